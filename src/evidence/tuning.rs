@@ -1,0 +1,299 @@
+//! Post-hoc tuning: BFGS on the log evidence in (log α, log σ), started from the best point of a coarse grid.
+
+use super::log_det::LogDet;
+use crate::error::{Error, Result, Unsupported};
+use crate::laplace::Laplace;
+use crate::linalg::dot;
+use crate::optimize::{BfgsOptions, Minimum, minimize};
+
+/// Whether a hyperparameter is tuned or keeps its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Free {
+    /// Maximise over it.
+    Tuned,
+    /// Keep its present value.
+    Held,
+}
+
+/// How many prior precisions there are to tune.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PriorStructure {
+    /// One for all parameters.
+    #[default]
+    Scalar,
+    /// One for each layer.
+    PerLayer,
+}
+
+/// Settings of [`Laplace::optimize`](crate::laplace::Laplace::optimize).
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvidenceOptions {
+    /// Whether the prior precision is tuned (default: yes).
+    pub prior: Free,
+    /// One prior precision, or one for each layer (default: one).
+    pub prior_structure: PriorStructure,
+    /// Whether σ is tuned, where there is one (default: yes). A posterior with one σ an output tunes each.
+    pub sigma: Free,
+    /// The least and greatest value a hyperparameter may take (default: 1e-10 and 1e10).
+    pub bounds: (f64, f64),
+    /// The most BFGS iterations (default: 200).
+    pub max_iterations: usize,
+}
+
+impl Default for EvidenceOptions {
+    fn default() -> Self {
+        Self {
+            prior: Free::Tuned,
+            prior_structure: PriorStructure::Scalar,
+            sigma: Free::Tuned,
+            bounds: (1e-10, 1e10),
+            max_iterations: 200,
+        }
+    }
+}
+
+/// Prior precision and noise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hyperparameters {
+    /// One α, or one for each layer.
+    pub prior_precision: Vec<f64>,
+    /// One σ, one for each output, or none.
+    pub sigma: Vec<f64>,
+}
+
+/// A hyperparameter whose optimum lies at, or beyond, a bound of the search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AtBound {
+    /// `prior precision` or `sigma`.
+    pub parameter: &'static str,
+    /// Which of them, counting from 0.
+    pub index: usize,
+    /// The bound.
+    pub value: f64,
+}
+
+impl std::fmt::Display for AtBound {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { parameter, index, value } = self;
+        write!(
+            formatter,
+            "{parameter} {index} ran to the bound {value:e}: the evidence has no optimum inside; the data do not determine it"
+        )
+    }
+}
+
+/// The outcome of tuning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvidenceOptimum {
+    /// The best hyperparameters.
+    pub hyperparameters: Hyperparameters,
+    /// The log marginal likelihood there.
+    pub log_marginal_likelihood: f64,
+    /// Whether the gradient vanished (up to rounding) in every direction that is not at a bound.
+    pub converged: bool,
+    /// The hyperparameters that ran to a bound.
+    pub at_bound: Vec<AtBound>,
+    /// BFGS iterations.
+    pub iterations: usize,
+    /// Evaluations of the evidence.
+    pub evaluations: usize,
+    /// The largest derivative of the evidence with respect to a log hyperparameter at the optimum.
+    pub gradient_norm: f64,
+}
+
+/// Grid points along each free hyperparameter when looking for a start.
+const GRID: usize = 25;
+/// The grid's range of log values.
+const GRID_RANGE: (f64, f64) = (-14.0, 14.0);
+
+/// Maximises the evidence of a fitted posterior.
+pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+    if !laplace.prior.is_proper() {
+        return Err(Error::Unsupported(Unsupported::ImproperEvidence));
+    }
+    let (low, high) = options.bounds;
+    if !(low > 0.0 && low < high && high.is_finite()) {
+        let value = format!("{low}, {high}");
+        return Err(Error::Setting { name: "the bounds", value, requirement: "positive, finite and in order" });
+    }
+    let held_alpha: Vec<f64> = laplace.prior.values().iter().map(|value| value.ln()).collect();
+    let held_sigma: Vec<f64> = laplace.family.sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
+    let layers = match options.prior {
+        Free::Tuned => options.prior_structure == PriorStructure::PerLayer,
+        Free::Held => held_alpha.len() > 1,
+    };
+    let simple = !layers && held_sigma.len() <= 1;
+    // One α and one σ: everything from the spectrum. This is also where a larger problem starts.
+    let mut start = (held_alpha.clone(), held_sigma.clone());
+    let mut evaluations = 0;
+    let can_start = simple
+        || (options.prior == Free::Tuned && held_sigma.len() <= 1)
+        || (options.prior == Free::Tuned && options.sigma == Free::Tuned);
+    if can_start {
+        let log_det = LogDet::spectrum(&laplace.curvature, &laplace.network, &laplace.family)?;
+        let one_sigma: Vec<f64> = held_sigma.first().copied().into_iter().collect();
+        let problem = Problem::new(laplace, log_det, vec![held_alpha[0]], one_sigma, options);
+        let (minimum, count) = problem.solve(None, options)?;
+        evaluations += count;
+        let (alpha, sigma) = problem.unpack(&minimum.point);
+        if simple {
+            return Ok(problem.report(minimum, evaluations));
+        }
+        start = (alpha, sigma);
+    }
+    let n_alpha = if layers { laplace.network.architecture().layers().len() } else { 1 };
+    let spread = |values: &[f64], count: usize| match values {
+        [value] => vec![*value; count],
+        values => values.to_vec(),
+    };
+    let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { spread(&held_alpha, n_alpha) };
+    let sigma = if options.sigma == Free::Tuned { spread(&start.1, held_sigma.len()) } else { held_sigma };
+    let log_det = LogDet::general(&laplace.curvature, &laplace.network, &laplace.family, layers)?;
+    let problem = Problem::new(laplace, log_det, alpha.clone(), sigma.clone(), options);
+    let (minimum, count) = problem.solve(Some(problem.pack(&alpha, &sigma)), options)?;
+    Ok(problem.report(minimum, evaluations + count))
+}
+
+/// The evidence as a function of the free log hyperparameters.
+struct Problem<'a> {
+    laplace: &'a Laplace,
+    log_det: LogDet,
+    /// log α: the values held, or where the search starts.
+    alpha: Vec<f64>,
+    sigma: Vec<f64>,
+    tune_alpha: bool,
+    tune_sigma: bool,
+    /// ‖θ̂‖² of the parameters under each α.
+    scatter: Vec<f64>,
+    bounds: (f64, f64),
+}
+
+impl<'a> Problem<'a> {
+    fn new(laplace: &'a Laplace, log_det: LogDet, alpha: Vec<f64>, sigma: Vec<f64>, options: &EvidenceOptions) -> Self {
+        let theta = laplace.network.parameters();
+        let scatter = if alpha.len() == 1 {
+            vec![dot(theta, theta)]
+        } else {
+            let square = |layer: &crate::network::Layer| dot(&theta[layer.range()], &theta[layer.range()]);
+            laplace.network.architecture().layers().iter().map(square).collect()
+        };
+        let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
+        let bounds = (options.bounds.0.ln(), options.bounds.1.ln());
+        Self { laplace, log_det, alpha, sigma, tune_alpha: options.prior == Free::Tuned, tune_sigma, scatter, bounds }
+    }
+
+    fn pack(&self, alpha: &[f64], sigma: &[f64]) -> Vec<f64> {
+        let mut point = Vec::new();
+        if self.tune_alpha {
+            point.extend(alpha);
+        }
+        if self.tune_sigma {
+            point.extend(sigma);
+        }
+        point
+    }
+
+    fn unpack(&self, point: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let split = if self.tune_alpha { self.alpha.len() } else { 0 };
+        let alpha = if self.tune_alpha { point[..split].to_vec() } else { self.alpha.clone() };
+        let sigma = if self.tune_sigma { point[split..].to_vec() } else { self.sigma.clone() };
+        (alpha, sigma)
+    }
+
+    /// The negative log evidence and its gradient.
+    fn evaluate(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
+        let (alpha, sigma) = self.unpack(point);
+        let Some(ratio) = self.log_det.evaluate(&alpha, &sigma) else {
+            gradient.fill(0.0);
+            return f64::INFINITY;
+        };
+        let precision: Vec<f64> = alpha.iter().map(|value| value.exp()).collect();
+        let noise: Vec<f64> =
+            if sigma.is_empty() { vec![1.0] } else { sigma.iter().map(|value| value.exp()).collect() };
+        let n_data = self.laplace.n_data;
+        let value =
+            0.5 * (ratio.value + dot(&precision, &self.scatter)) - self.laplace.fit.log_likelihood(n_data, &noise);
+        let mut free = gradient.iter_mut();
+        if self.tune_alpha {
+            for (l, slot) in free.by_ref().take(alpha.len()).enumerate() {
+                *slot = 0.5 * (ratio.by_log_alpha[l] + precision[l] * self.scatter[l]);
+            }
+        }
+        if self.tune_sigma {
+            let errors = self.laplace.fit.squared_errors();
+            for (p, slot) in free.enumerate() {
+                let (count, error) = if sigma.len() == 1 {
+                    (n_data * errors.len(), errors.iter().sum::<f64>())
+                } else {
+                    (n_data, errors[p])
+                };
+                *slot = count as f64 - error / noise[p].powi(2) + 0.5 * ratio.by_log_sigma[p];
+            }
+        }
+        value
+    }
+
+    /// The best point of a coarse grid over one or two free hyperparameters.
+    fn grid_start(&self) -> (Vec<f64>, usize) {
+        let centre = self.pack(&self.alpha, &self.sigma);
+        let dimensions = centre.len().min(2);
+        let mut gradient = vec![0.0; centre.len()];
+        let mut best = (f64::INFINITY, centre.clone());
+        let total = GRID.pow(dimensions as u32);
+        for index in 0..total {
+            let mut point = centre.clone();
+            for (axis, value) in point.iter_mut().take(dimensions).enumerate() {
+                let step = index / GRID.pow(axis as u32) % GRID;
+                let fraction = step as f64 / (GRID - 1) as f64;
+                let log = GRID_RANGE.0 + fraction * (GRID_RANGE.1 - GRID_RANGE.0);
+                *value = log.clamp(self.bounds.0, self.bounds.1);
+            }
+            let value = self.evaluate(&point, &mut gradient);
+            if value < best.0 {
+                best = (value, point);
+            }
+        }
+        (best.1, total)
+    }
+
+    fn solve(&self, start: Option<Vec<f64>>, options: &EvidenceOptions) -> Result<(Minimum, usize)> {
+        let (start, tried) = match start {
+            Some(start) => (start, 0),
+            None => self.grid_start(),
+        };
+        let bounds = vec![self.bounds; start.len()];
+        let settings = BfgsOptions {
+            max_iterations: options.max_iterations,
+            gradient_tolerance: 1e-10 * (1.0 + self.laplace.n_data as f64),
+            bounds: Some(&bounds),
+            ..Default::default()
+        };
+        let mut objective = |point: &[f64], gradient: &mut [f64]| self.evaluate(point, gradient);
+        let minimum = minimize(&mut objective, &start, &settings)?;
+        let evaluations = tried + minimum.evaluations;
+        Ok((minimum, evaluations))
+    }
+
+    fn report(&self, minimum: Minimum, evaluations: usize) -> EvidenceOptimum {
+        let (alpha, sigma) = self.unpack(&minimum.point);
+        let n_alpha = if self.tune_alpha { alpha.len() } else { 0 };
+        let exp = |values: &[f64]| values.iter().map(|value| value.exp()).collect::<Vec<f64>>();
+        let at_bound = minimum.at_bound.iter().map(|&index| {
+            let value = minimum.point[index].exp();
+            if index < n_alpha {
+                AtBound { parameter: "prior precision", index, value }
+            } else {
+                AtBound { parameter: "sigma", index: index - n_alpha, value }
+            }
+        });
+        EvidenceOptimum {
+            hyperparameters: Hyperparameters { prior_precision: exp(&alpha), sigma: exp(&sigma) },
+            log_marginal_likelihood: -minimum.value,
+            converged: minimum.status.is_minimum(),
+            at_bound: at_bound.collect(),
+            iterations: minimum.iterations,
+            evaluations,
+            gradient_norm: minimum.gradient_norm,
+        }
+    }
+}

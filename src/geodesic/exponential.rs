@@ -1,0 +1,228 @@
+//! The exponential map: θ̈ = a(θ, θ̇) from (θ̂, v) over unit time, with the drift of vᵀGv as a certificate.
+//!
+//! A geodesic keeps its squared speed vᵀG(θ)v constant, and nothing in the integration enforces that: its relative
+//! change from start to end is a free check of every sample (Yu et al. 2024, section 3 and supplement "Geodesic ODE").
+
+use crate::error::{Error, Result, check_size};
+use crate::metric::{Evaluator, Metric};
+use crate::ode::{self, DensePath, IvpOptions, Method, Status};
+
+/// How accurate a geodesic must be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Accuracy {
+    /// Fixed tolerances of the integrator, as in the paper (its values: 1e-3 and 1e-6).
+    Tolerances {
+        /// The relative tolerance.
+        rtol: f64,
+        /// The absolute tolerance.
+        atol: f64,
+    },
+    /// Start from the paper's tolerances and tighten them tenfold until the drift is at most `target`, or until
+    /// `attempts` integrations have been made.
+    Drift {
+        /// The largest drift accepted.
+        target: f64,
+        /// The most integrations for one geodesic.
+        attempts: usize,
+    },
+}
+
+/// The paper's tolerances, which are SciPy's defaults.
+const PAPER_TOLERANCES: (f64, f64) = (1e-3, 1e-6);
+
+impl Default for Accuracy {
+    fn default() -> Self {
+        Accuracy::Drift { target: 1e-3, attempts: 7 }
+    }
+}
+
+/// Settings of an [`ExponentialMap`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GeodesicOptions {
+    /// Tolerances, or a drift target (default: a drift of at most 1e-3).
+    pub accuracy: Accuracy,
+    /// The integrator (default: Dormand-Prince 5(4)).
+    pub method: Method,
+    /// The most steps, accepted and rejected, of one integration (default 4096, Diffrax's and so the paper's).
+    pub max_steps: usize,
+}
+
+impl Default for GeodesicOptions {
+    fn default() -> Self {
+        Self { accuracy: Accuracy::default(), method: Method::Dopri5, max_steps: 4096 }
+    }
+}
+
+impl GeodesicOptions {
+    /// Fixed tolerances, everything else as by default.
+    pub fn with_tolerances(rtol: f64, atol: f64) -> Self {
+        Self { accuracy: Accuracy::Tolerances { rtol, atol }, ..Self::default() }
+    }
+
+    /// Checks that every setting is in its range.
+    pub fn validate(&self) -> Result<()> {
+        let (rtol, atol) = self.first_tolerances();
+        if let Accuracy::Drift { target, attempts } = self.accuracy
+            && !(target > 0.0 && target.is_finite() && attempts > 0)
+        {
+            let value = format!("{target} in {attempts} attempts");
+            return Err(Error::Setting { name: "the drift target", value, requirement: "positive, with an attempt" });
+        }
+        self.ivp(rtol, atol).validate().map_err(|error| Error::Setting {
+            name: "the tolerances",
+            value: error.to_string(),
+            requirement: "finite, not negative, and not both zero",
+        })
+    }
+
+    fn first_tolerances(&self) -> (f64, f64) {
+        match self.accuracy {
+            Accuracy::Tolerances { rtol, atol } => (rtol, atol),
+            Accuracy::Drift { .. } => PAPER_TOLERANCES,
+        }
+    }
+
+    fn ivp(&self, rtol: f64, atol: f64) -> IvpOptions {
+        IvpOptions { method: self.method, rtol, atol, max_steps: self.max_steps, first_step: None }
+    }
+}
+
+/// One geodesic, integrated: where it ends and how far it can be trusted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Geodesic {
+    /// θ at t = 1 (or where the integration stopped).
+    pub theta: Vec<f64>,
+    /// θ̇ there.
+    pub velocity: Vec<f64>,
+    /// Evaluations of the acceleration, over all attempts: the paper's T.
+    pub evaluations: usize,
+    /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0); not a number when it could not be computed.
+    pub drift: f64,
+    /// Whether t = 1 was reached.
+    pub status: Status,
+    /// Whether t = 1 was reached with a drift within the target (with fixed tolerances: whether it was reached).
+    pub certified: bool,
+}
+
+/// The exponential map of a metric, with buffers that are reused from one geodesic to the next.
+///
+/// ```
+/// use riemannian_laplace::geodesic::{ExponentialMap, GeodesicOptions};
+/// use riemannian_laplace::metric;
+///
+/// let metric = metric::euclidean(2);
+/// let mut exponential = ExponentialMap::new(&metric, GeodesicOptions::default())?;
+/// let geodesic = exponential.map(&[1.0, 1.0], &[0.5, -0.5])?;
+/// assert!((geodesic.theta[0] - 1.5).abs() < 1e-12 && (geodesic.theta[1] - 0.5).abs() < 1e-12);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+pub struct ExponentialMap<'a> {
+    evaluator: Box<dyn Evaluator + Send + 'a>,
+    options: GeodesicOptions,
+    workspace: ode::Workspace,
+    state: Vec<f64>,
+    n_params: usize,
+}
+
+impl<'a> ExponentialMap<'a> {
+    /// Buffers for geodesics of this metric.
+    pub fn new(metric: &'a dyn Metric, options: GeodesicOptions) -> Result<Self> {
+        options.validate()?;
+        let n_params = metric.n_params();
+        Ok(Self {
+            evaluator: metric.evaluator(),
+            options,
+            workspace: ode::Workspace::new(options.method, 2 * n_params),
+            state: vec![0.0; 2 * n_params],
+            n_params,
+        })
+    }
+
+    /// Follows the geodesic from `theta` with initial velocity `velocity` for unit time.
+    pub fn map(&mut self, theta: &[f64], velocity: &[f64]) -> Result<Geodesic> {
+        check_size("length of the starting point", self.n_params, theta.len())?;
+        check_size("length of the velocity", self.n_params, velocity.len())?;
+        let (mut rtol, mut atol) = self.options.first_tolerances();
+        let (target, attempts) = match self.options.accuracy {
+            Accuracy::Tolerances { .. } => (f64::INFINITY, 1),
+            Accuracy::Drift { target, attempts } => (target, attempts),
+        };
+        let start = self.evaluator.squared_speed(theta, velocity);
+        let mut evaluations = 0;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (status, used) = self.integrate(theta, velocity, 1.0, rtol, atol);
+            evaluations += used;
+            let drift = self.drift(start);
+            let certified = status == Status::Reached && (drift <= target || target == f64::INFINITY);
+            if certified || attempt >= attempts || status == Status::StepLimit {
+                let (theta, velocity) = self.state.split_at(self.n_params);
+                let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
+                return Ok(Geodesic { theta, velocity, evaluations, drift, status, certified });
+            }
+            (rtol, atol) = (0.1 * rtol, 0.1 * atol);
+        }
+    }
+
+    /// The whole path of a geodesic, for drawing.
+    pub fn path(&mut self, theta: &[f64], velocity: &[f64]) -> Result<DensePath> {
+        check_size("length of the starting point", self.n_params, theta.len())?;
+        check_size("length of the velocity", self.n_params, velocity.len())?;
+        self.set_state(theta, velocity);
+        let (rtol, atol) = self.options.first_tolerances();
+        let Self { evaluator, options, workspace, state, n_params } = self;
+        let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+            geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
+        };
+        Ok(ode::solve_dense(&mut derivative, 0.0, 1.0, state, &options.ivp(rtol, atol), workspace).1)
+    }
+
+    /// Follows the geodesic for a given time at given tolerances; the end state stays in the buffer.
+    pub(super) fn integrate(
+        &mut self,
+        theta: &[f64],
+        velocity: &[f64],
+        time: f64,
+        rtol: f64,
+        atol: f64,
+    ) -> (Status, usize) {
+        self.set_state(theta, velocity);
+        let Self { evaluator, options, workspace, state, n_params } = self;
+        let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+            geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
+        };
+        let info = ode::solve(&mut derivative, 0.0, time, state, &options.ivp(rtol, atol), workspace);
+        (info.status, info.evaluations)
+    }
+
+    /// The end state (θ, θ̇) of the last integration.
+    pub(super) fn state(&self) -> &[f64] {
+        &self.state
+    }
+
+    fn set_state(&mut self, theta: &[f64], velocity: &[f64]) {
+        self.state[..self.n_params].copy_from_slice(theta);
+        self.state[self.n_params..].copy_from_slice(velocity);
+    }
+
+    fn drift(&mut self, start: f64) -> f64 {
+        let (theta, velocity) = self.state.split_at(self.n_params);
+        let end = self.evaluator.squared_speed(theta, velocity);
+        let change = (end - start).abs();
+        if change == 0.0 { 0.0 } else { change / start.abs() }
+    }
+}
+
+/// d(θ, θ̇)/dt = (θ̇, a(θ, θ̇)).
+fn geodesic_derivative(
+    evaluator: &mut (dyn Evaluator + Send),
+    n_params: usize,
+    state: &[f64],
+    derivative: &mut [f64],
+) {
+    let (theta, velocity) = state.split_at(n_params);
+    let (position_part, velocity_part) = derivative.split_at_mut(n_params);
+    position_part.copy_from_slice(velocity);
+    evaluator.acceleration(theta, velocity, velocity_part);
+}

@@ -1,0 +1,314 @@
+//! The logarithmic map: the initial velocity v with Exp_θ̂(v) = x, by Newton's method on multiple shooting.
+//!
+//! The unit interval is cut into m segments. Unknown are the states (θᵢ, vᵢ) at the start of each (θ₀ = θ̂ is given); the
+//! equations say that each segment ends where the next one starts, and the last one at x. One Newton step linearises
+//! every segment's flow (by central differences in all 2D directions) and eliminates the inner states, which leaves a
+//! D × D system for the change of v₀. Steps are damped until the defect falls. When the straight start fails, x is
+//! approached by continuation: the problem is solved for points on the segment from θ̂ to x, each start taken from the
+//! solution before. (Yu et al. 2024, supplement "Geodesic ODE", state the boundary value problem.)
+
+use faer::linalg::solvers::Solve;
+use faer::{Mat, MatRef};
+
+use super::exponential::{ExponentialMap, GeodesicOptions};
+use crate::error::{Result, check_size};
+use crate::linalg::norm;
+use crate::metric::Metric;
+use crate::ode::{Method, Status};
+
+/// Settings of a [`LogarithmicMap`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LogarithmOptions {
+    /// The relative tolerance of the integrator (default 1e-9).
+    pub rtol: f64,
+    /// The absolute tolerance of the integrator (default 1e-11).
+    pub atol: f64,
+    /// Solved when the defect, relative to |x − θ̂|, is at most this (default 1e-8).
+    pub tolerance: f64,
+    /// Segments of multiple shooting (default 4).
+    pub segments: usize,
+    /// The most Newton steps for one point of the continuation (default 30).
+    pub max_iterations: usize,
+    /// The most points of the continuation (default 64).
+    pub max_continuation: usize,
+    /// The most steps of one integration (default 4096).
+    pub max_steps: usize,
+}
+
+impl Default for LogarithmOptions {
+    fn default() -> Self {
+        Self {
+            rtol: 1e-9,
+            atol: 1e-11,
+            tolerance: 1e-8,
+            segments: 4,
+            max_iterations: 30,
+            max_continuation: 64,
+            max_steps: 4096,
+        }
+    }
+}
+
+/// A solved boundary value problem, or the best that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logarithm {
+    /// The initial velocity v.
+    pub velocity: Vec<f64>,
+    /// |Exp(v) − x| / |x − θ̂|, from one integration over the whole interval.
+    pub residual: f64,
+    /// Whether Newton's method converged for x itself.
+    pub converged: bool,
+    /// Newton steps.
+    pub iterations: usize,
+    /// Integrations of a segment.
+    pub integrations: usize,
+}
+
+/// The logarithmic map of a metric, with buffers that are reused.
+///
+/// ```
+/// use riemannian_laplace::geodesic::{LogarithmOptions, LogarithmicMap};
+/// use riemannian_laplace::metric;
+///
+/// let metric = metric::euclidean(2);
+/// let mut logarithm = LogarithmicMap::new(&metric, LogarithmOptions::default())?;
+/// let solution = logarithm.map(&[1.0, 1.0], &[1.5, 0.5])?;
+/// assert!(solution.converged);
+/// assert!((solution.velocity[0] - 0.5).abs() < 1e-9 && (solution.velocity[1] + 0.5).abs() < 1e-9);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+pub struct LogarithmicMap<'a> {
+    exponential: ExponentialMap<'a>,
+    options: LogarithmOptions,
+    n_params: usize,
+    iterations: usize,
+    integrations: usize,
+}
+
+/// States at the start of each segment: θ₀, v₀, θ₁, v₁, …
+type Nodes = Vec<Vec<f64>>;
+
+impl<'a> LogarithmicMap<'a> {
+    /// Buffers for boundary value problems of this metric.
+    pub fn new(metric: &'a dyn Metric, options: LogarithmOptions) -> Result<Self> {
+        let settings = GeodesicOptions {
+            method: Method::Dop853,
+            max_steps: options.max_steps,
+            ..GeodesicOptions::with_tolerances(options.rtol, options.atol)
+        };
+        let exponential = ExponentialMap::new(metric, settings)?;
+        Ok(Self { exponential, options, n_params: metric.n_params(), iterations: 0, integrations: 0 })
+    }
+
+    /// The velocity with which the geodesic from `base` reaches `point` at unit time.
+    pub fn map(&mut self, base: &[f64], point: &[f64]) -> Result<Logarithm> {
+        check_size("length of the base point", self.n_params, base.len())?;
+        check_size("length of the point", self.n_params, point.len())?;
+        (self.iterations, self.integrations) = (0, 0);
+        let chord: Vec<f64> = point.iter().zip(base).map(|(x, b)| x - b).collect();
+        let distance = norm(&chord);
+        if distance == 0.0 {
+            let velocity = vec![0.0; self.n_params];
+            return Ok(Logarithm { velocity, residual: 0.0, converged: true, iterations: 0, integrations: 0 });
+        }
+        let mut nodes = self.straight(base, &chord);
+        let mut converged = self.newton(&mut nodes, point, distance);
+        if !converged {
+            converged = self.continuation(base, &chord, &mut nodes);
+        }
+        let velocity = nodes[0][self.n_params..].to_vec();
+        let end = self.flow(base, &velocity, 1.0);
+        let residual = end.map_or(f64::NAN, |end| {
+            let defect: Vec<f64> = end[..self.n_params].iter().zip(point).map(|(a, b)| a - b).collect();
+            norm(&defect) / distance
+        });
+        Ok(Logarithm { velocity, residual, converged, iterations: self.iterations, integrations: self.integrations })
+    }
+
+    /// Nodes on the straight line from the base.
+    fn straight(&self, base: &[f64], chord: &[f64]) -> Nodes {
+        let segments = self.options.segments.max(1);
+        (0..segments)
+            .map(|i| {
+                let time = i as f64 / segments as f64;
+                base.iter().zip(chord).map(|(b, c)| b + time * c).chain(chord.iter().copied()).collect()
+            })
+            .collect()
+    }
+
+    /// Approaches the point along the segment from the base, halving the step where Newton's method fails.
+    fn continuation(&mut self, base: &[f64], chord: &[f64], nodes: &mut Nodes) -> bool {
+        let distance = norm(chord);
+        let (mut reached, mut step) = (0.0_f64, 0.25_f64);
+        let mut solved = self.straight(base, &vec![0.0; chord.len()]);
+        for _ in 0..self.options.max_continuation {
+            let next = (reached + step).min(1.0);
+            let goal: Vec<f64> = base.iter().zip(chord).map(|(b, c)| b + next * c).collect();
+            let mut trial = if reached > 0.0 { stretch(&solved, base, next / reached) } else {
+                let short: Vec<f64> = chord.iter().map(|c| next * c).collect();
+                self.straight(base, &short)
+            };
+            if self.newton(&mut trial, &goal, next * distance) {
+                (solved, reached) = (trial, next);
+                nodes.clone_from(&solved);
+                if reached >= 1.0 {
+                    return true;
+                }
+                step *= 1.5;
+            } else {
+                step *= 0.5;
+                if step < 1e-4 {
+                    break;
+                }
+            }
+        }
+        // The best start that is known for x itself.
+        if reached > 0.0 {
+            *nodes = stretch(&solved, base, 1.0 / reached);
+        }
+        false
+    }
+
+    /// The state after following the flow for a time; `None` when the integration fails.
+    fn flow(&mut self, theta: &[f64], velocity: &[f64], time: f64) -> Option<Vec<f64>> {
+        self.integrations += 1;
+        let (status, _) = self.exponential.integrate(theta, velocity, time, self.options.rtol, self.options.atol);
+        let finite = self.exponential.state().iter().all(|value| value.is_finite());
+        (status == Status::Reached && finite).then(|| self.exponential.state().to_vec())
+    }
+
+    fn flow_from(&mut self, state: &[f64], time: f64) -> Option<Vec<f64>> {
+        let (theta, velocity) = state.split_at(self.n_params);
+        self.flow(theta, velocity, time)
+    }
+
+    /// The defects of all segments (the last one only in position), and their size.
+    fn defects(&mut self, nodes: &Nodes, point: &[f64]) -> Option<(Nodes, f64)> {
+        let (segments, d) = (nodes.len(), self.n_params);
+        let time = 1.0 / segments as f64;
+        let mut defects = Vec::with_capacity(segments);
+        for i in 0..segments {
+            let end = self.flow_from(&nodes[i], time)?;
+            let defect: Vec<f64> = match nodes.get(i + 1) {
+                Some(next) => end.iter().zip(next).map(|(a, b)| a - b).collect(),
+                None => end[..d].iter().zip(point).map(|(a, b)| a - b).collect(),
+            };
+            defects.push(defect);
+        }
+        let size = defects.iter().map(|defect| norm(defect).powi(2)).sum::<f64>().sqrt();
+        Some((defects, size))
+    }
+
+    /// Damped Newton steps; true when the defect is within the tolerance.
+    fn newton(&mut self, nodes: &mut Nodes, point: &[f64], distance: f64) -> bool {
+        let Some((mut defects, mut size)) = self.defects(nodes, point) else { return false };
+        let mut flows: Option<Vec<Mat<f64>>> = None;
+        let mut stale = false;
+        for _ in 0..self.options.max_iterations {
+            if size <= self.options.tolerance * distance {
+                return true;
+            }
+            self.iterations += 1;
+            if flows.is_none() || stale {
+                flows = self.linearise(nodes, distance);
+                stale = false;
+            }
+            let Some(jacobians) = &flows else { return false };
+            let Some(steps) = newton_step(jacobians, &defects, self.n_params) else { return false };
+            let mut damping = 1.0;
+            let accepted = loop {
+                let trial: Nodes = nodes.iter().zip(&steps).map(|(node, step)| shifted(node, step, damping)).collect();
+                if let Some((trial_defects, trial_size)) = self.defects(&trial, point)
+                    && trial_size < (1.0 - 0.25 * damping) * size
+                {
+                    break Some((trial, trial_defects, trial_size));
+                }
+                damping *= 0.5;
+                if damping < 1.0 / 64.0 {
+                    break None;
+                }
+            };
+            match accepted {
+                Some((trial, trial_defects, trial_size)) => {
+                    // A chord step (the old linearisation) is kept as long as it gains a digit.
+                    stale = trial_size > 0.1 * size;
+                    (*nodes, defects, size) = (trial, trial_defects, trial_size);
+                }
+                // The linearisation may be an old one: renew it once before giving up.
+                None if !stale && self.iterations > 1 => stale = true,
+                None => return size <= 10.0 * self.options.tolerance * distance,
+            }
+        }
+        size <= self.options.tolerance * distance
+    }
+
+    /// The derivative of each segment's flow with respect to its start: 2D × 2D matrices by central differences.
+    fn linearise(&mut self, nodes: &Nodes, distance: f64) -> Option<Vec<Mat<f64>>> {
+        let d = self.n_params;
+        let time = 1.0 / nodes.len() as f64;
+        // The integrator's own error is a smooth function of the start only up to its tolerance: differences over
+        // its square root balance truncation and noise.
+        let step = self.options.rtol.max(1e-13).powf(1.0 / 3.0) * distance / (d as f64).sqrt();
+        let mut flows = Vec::with_capacity(nodes.len());
+        for (i, node) in nodes.iter().enumerate() {
+            let mut flow = Mat::zeros(2 * d, 2 * d);
+            // The first node's position is given: only its velocity varies.
+            for k in if i == 0 { d } else { 0 }..2 * d {
+                let mut moved = node.clone();
+                moved[k] = node[k] + step;
+                let plus = self.flow_from(&moved, time)?;
+                moved[k] = node[k] - step;
+                let minus = self.flow_from(&moved, time)?;
+                for (row, (a, b)) in plus.iter().zip(&minus).enumerate() {
+                    flow[(row, k)] = (a - b) / (2.0 * step);
+                }
+            }
+            flows.push(flow);
+        }
+        Some(flows)
+    }
+}
+
+/// Solves the linearised matching conditions Φᵢδᵢ − δᵢ₊₁ = −cᵢ, δ₀ = (0, δv₀), Φ_m δ_m = −c_m in position.
+///
+/// Forward substitution writes every δᵢ = Eᵢδv₀ + eᵢ; the last condition determines δv₀.
+fn newton_step(flows: &[Mat<f64>], defects: &Nodes, d: usize) -> Option<Nodes> {
+    let mut effect: Mat<f64> = Mat::from_fn(2 * d, d, |row, column| f64::from(u8::from(row == column + d)));
+    let mut offset: Mat<f64> = Mat::zeros(2 * d, 1);
+    let (mut effects, mut offsets) = (Vec::new(), Vec::new());
+    for (flow, defect) in flows.iter().zip(defects) {
+        let (next_effect, mut next_offset) = (flow * &effect, flow * &offset);
+        for (row, value) in defect.iter().enumerate() {
+            next_offset[(row, 0)] += value;
+        }
+        effects.push(std::mem::replace(&mut effect, next_effect));
+        offsets.push(std::mem::replace(&mut offset, next_offset));
+    }
+    let system: MatRef<'_, f64> = effect.get(..d, ..);
+    let rhs = Mat::from_fn(d, 1, |row, _| -offset[(row, 0)]);
+    let change = system.full_piv_lu().solve(&rhs);
+    let finite = change.col(0).iter().all(|value: &f64| value.is_finite());
+    finite.then(|| {
+        let step = |(effect, offset): (&Mat<f64>, &Mat<f64>)| {
+            let step = effect * &change + offset;
+            step.col(0).iter().copied().collect()
+        };
+        effects.iter().zip(&offsets).map(step).collect()
+    })
+}
+
+fn shifted(node: &[f64], step: &[f64], damping: f64) -> Vec<f64> {
+    node.iter().zip(step).map(|(value, step)| value + damping * step).collect()
+}
+
+/// Nodes of a longer geodesic in the same direction, to first order.
+fn stretch(nodes: &Nodes, base: &[f64], factor: f64) -> Nodes {
+    let d = base.len();
+    nodes
+        .iter()
+        .map(|node| {
+            let theta = node[..d].iter().zip(base).map(|(value, b)| b + factor * (value - b));
+            theta.chain(node[d..].iter().map(|value| factor * value)).collect()
+        })
+        .collect()
+}

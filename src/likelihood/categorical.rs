@@ -1,0 +1,194 @@
+//! Categorical in the logits: log p(y | f) = f_y − log Σ_j e^(f_j), y ∈ {0, …, C−1}, p = softmax f.
+//!
+//! Everything is measured from the most probable class t, with weights w_j = e^(f_j − f_t) ≤ 1 and the sum of the others
+//! ρ = Σ_{j≠t} w_j: so 1 − p_t = ρ/(1 + ρ) and log p_t = −log(1 + ρ) keep their digits when ρ is far below rounding, and
+//! so do means and variances of ḟ, f̈ once their entry t is subtracted.
+
+use super::{Likelihood, TargetError, at_least_outputs, check_width, write};
+use crate::elementary::exp;
+
+/// One of C classes, whose probabilities are the softmax of the outputs; a target is the class's index.
+///
+/// ```
+/// use riemannian_laplace::likelihood::{Categorical, Likelihood};
+///
+/// let outputs = [800.0, 0.0, 0.0];
+/// assert_eq!(Categorical.log_density(&[1.0], &outputs), -800.0);
+///
+/// let mut mean = [0.0; 3];
+/// Categorical.mean(&[0.0, 3.0_f64.ln(), 0.0], &mut mean);
+/// assert!((mean[1] - 0.6).abs() < 1e-15);
+///
+/// let error = Categorical.validate(&[3.0], 3).unwrap_err();
+/// assert!(error.to_string().contains("a whole number from 0 to 2"));
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Categorical;
+
+/// The softmax of some logits, seen from the most probable class.
+struct Softmax<'a> {
+    logits: &'a [f64],
+    /// The most probable class t, and its logit.
+    top: usize,
+    largest: f64,
+    /// ρ = Σ_{j≠t} e^(f_j − f_t).
+    others: f64,
+}
+
+impl<'a> Softmax<'a> {
+    fn new(logits: &'a [f64]) -> Self {
+        let first = (0, logits.first().copied().unwrap_or(f64::NAN));
+        let larger = |best: (usize, f64), (k, &f)| if f > best.1 { (k, f) } else { best };
+        let (top, largest) = logits.iter().enumerate().fold(first, larger);
+        let weight = |(k, &f)| if k == top { 0.0 } else { exp(f - largest) };
+        let others = logits.iter().enumerate().map(weight).sum();
+        Self { logits, top, largest, others }
+    }
+
+    fn log_probability(&self, logit: f64) -> f64 {
+        (logit - self.largest) - self.others.ln_1p()
+    }
+
+    fn probability(&self, logit: f64) -> f64 {
+        exp(logit - self.largest) / (1.0 + self.others)
+    }
+
+    fn probabilities(&self) -> impl Iterator<Item = f64> {
+        self.logits.iter().map(|&f| self.probability(f))
+    }
+
+    /// √p_k for every class, from half the log weight.
+    fn roots(&self) -> impl Iterator<Item = f64> {
+        let norm = (1.0 + self.others).sqrt();
+        self.logits.iter().map(move |f| exp(0.5 * (f - self.largest)) / norm)
+    }
+
+    /// 1 − p_k, given p_k.
+    fn complement(&self, class: usize, probability: f64) -> f64 {
+        if class == self.top { self.others / (1.0 + self.others) } else { 1.0 - probability }
+    }
+
+    /// The values' entry at the most probable class.
+    fn at_top(&self, values: &[f64]) -> f64 {
+        values.get(self.top).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// Writes the matrix with −`factor(x_k)`·x_j off the diagonal and `diagonal(k, x_k)` on it. The first row holds x until the
+/// others are done.
+fn write_rows(
+    matrix: &mut [f64],
+    softmax: &Softmax<'_>,
+    x: impl Iterator<Item = f64>,
+    factor: impl Fn(f64) -> f64,
+    diagonal: impl Fn(usize, f64) -> f64,
+) {
+    let n = softmax.logits.len();
+    let Some((first, rest)) = matrix.split_at_mut_checked(n) else { return };
+    write(first, x);
+    let Some(&x_0) = first.first() else { return };
+    for ((k, &x_k), row) in first.iter().enumerate().skip(1).zip(rest.chunks_exact_mut(n)) {
+        let factor = factor(x_k);
+        write(row, first.iter().map(|x_j| -factor * x_j));
+        row[k] = diagonal(k, x_k);
+    }
+    let factor = factor(x_0);
+    first.iter_mut().for_each(|x_j| *x_j *= -factor);
+    first[0] = diagonal(0, x_0);
+}
+
+impl Likelihood for Categorical {
+    fn name(&self) -> &'static str {
+        "categorical"
+    }
+
+    fn n_targets(&self, _: usize) -> usize {
+        1
+    }
+
+    fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {
+        at_least_outputs(self.name(), 2, n_outputs)
+    }
+
+    fn validate(&self, target: &[f64], n_outputs: usize) -> Result<(), TargetError> {
+        check_width(self, target, n_outputs)?;
+        match target.iter().find(|y| class_of(**y, n_outputs).is_none()) {
+            Some(&value) => Err(TargetError::Class { value, classes: n_outputs }),
+            None => Ok(()),
+        }
+    }
+
+    fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        let label = target.first().and_then(|&y| class_of(y, outputs.len()));
+        label.map_or(f64::NAN, |label| Softmax::new(outputs).log_probability(outputs[label]))
+    }
+
+    /// e_y − p, with 1 − p_y as the sum of the others.
+    fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
+        let softmax = Softmax::new(outputs);
+        let label = target.first().and_then(|&y| class_of(y, outputs.len()));
+        let score = |(k, p)| if Some(k) == label { softmax.complement(k, p) } else { -p };
+        write(gradient, softmax.probabilities().enumerate().map(score));
+    }
+
+    fn fisher(&self, outputs: &[f64], fisher: &mut [f64]) {
+        let softmax = Softmax::new(outputs);
+        write_rows(fisher, &softmax, softmax.probabilities(), |p| p, |k, p| p * softmax.complement(k, p));
+    }
+
+    fn whitening(&self, outputs: &[f64], whitening: &mut [f64]) {
+        let softmax = Softmax::new(outputs);
+        write_rows(whitening, &softmax, softmax.roots(), |r| r * r, |k, r| r * softmax.complement(k, r * r));
+    }
+
+    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
+        let softmax = Softmax::new(outputs);
+        let (tangent_at_top, curvature_at_top) = (softmax.at_top(tangents), softmax.at_top(curvatures));
+        write(force, softmax.roots());
+        let mean_over = |values: &[f64], origin: f64| -> f64 {
+            force.iter().zip(values).map(|(root, value)| root * root * (value - origin)).sum()
+        };
+        let tangent_mean = mean_over(tangents, tangent_at_top);
+        let curvature_mean = mean_over(curvatures, curvature_at_top);
+        let centred = |tangent: f64| (tangent - tangent_at_top) - tangent_mean;
+        let variance: f64 = force.iter().zip(tangents).map(|(root, &tangent)| (root * centred(tangent)).powi(2)).sum();
+        for ((entry, &tangent), curvature) in force.iter_mut().zip(tangents).zip(curvatures) {
+            let bend = centred(tangent).powi(2) - variance;
+            *entry *= ((curvature - curvature_at_top) - curvature_mean) + 0.5 * bend;
+        }
+    }
+
+    /// Var_p ḟ in one pass: class by class, the weighted mean moves and the weighted squares grow by a positive term.
+    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
+        let softmax = Softmax::new(outputs);
+        let origin = softmax.at_top(tangents);
+        let (mut weights, mut mean, mut squares) = (1.0, 0.0, 0.0); // the most probable class, at 0
+        for (k, (f, tangent)) in outputs.iter().zip(tangents).enumerate() {
+            if k != softmax.top {
+                let weight = exp(f - softmax.largest);
+                let offset = (tangent - origin) - mean;
+                let share = weight / (weights + weight);
+                squares += weights * share * offset * offset;
+                mean += share * offset;
+                weights += weight;
+            }
+        }
+        squares / weights
+    }
+
+    fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
+        write(mean, Softmax::new(outputs).probabilities());
+    }
+
+    fn variance(&self, outputs: &[f64], variance: &mut [f64]) {
+        let softmax = Softmax::new(outputs);
+        let products = softmax.probabilities().enumerate().map(|(k, p)| p * softmax.complement(k, p));
+        write(variance, products);
+    }
+}
+
+/// The class a label stands for.
+fn class_of(label: f64, classes: usize) -> Option<usize> {
+    let is_class = label >= 0.0 && label < classes as f64 && label.fract() == 0.0;
+    is_class.then_some(label as usize)
+}

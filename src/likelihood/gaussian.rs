@@ -1,0 +1,135 @@
+//! Gaussian noise: log p(y | f) = −Σ_k [½((y_k − f_k)/σ_k)² + log σ_k + ½ log 2π].
+
+use super::{Likelihood, TargetError, at_least_outputs, check_values, write, write_diagonal};
+
+/// ½ log 2π.
+const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
+
+/// y = f + σ ε, with one noise level σ for all outputs or one for each.
+///
+/// ```
+/// use riemannian_laplace::likelihood::{Gaussian, Likelihood};
+///
+/// let noise = Gaussian::new(0.5)?;
+/// let expected = -0.5 * 4.0 - 0.5_f64.ln() - 0.5 * (2.0 * std::f64::consts::PI).ln();
+/// assert!((noise.log_density(&[2.0], &[1.0]) - expected).abs() < 1e-15);
+///
+/// let noise = Gaussian::per_output(vec![0.5, 2.0])?;
+/// let mut variance = [0.0; 2];
+/// noise.variance(&[1.0, 1.0], &mut variance);
+/// assert_eq!(variance, [0.25, 4.0]);
+/// assert!(noise.check_outputs(3).is_err());
+/// assert!(Gaussian::new(-1.0).is_err());
+/// # Ok::<(), riemannian_laplace::likelihood::NoiseError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gaussian {
+    /// One level for all outputs, or one for each; never empty.
+    sigmas: Vec<f64>,
+}
+
+/// A noise level that is none.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoiseError {
+    /// A level that is not a positive finite number.
+    #[error("noise level {value} (position {position}) is no standard deviation; it must be positive and finite")]
+    Level {
+        /// Index of the level.
+        position: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A list without levels.
+    #[error("an empty list of noise levels; give one level, or one for each output")]
+    Empty,
+}
+
+impl Gaussian {
+    /// The same noise level for every output.
+    pub fn new(sigma: f64) -> Result<Self, NoiseError> {
+        Self::per_output(vec![sigma])
+    }
+
+    /// σ = 1 for every output.
+    pub fn unit() -> Self {
+        Self { sigmas: vec![1.0] }
+    }
+
+    /// One noise level for each output. (A list of one serves any number of outputs.)
+    pub fn per_output(sigmas: Vec<f64>) -> Result<Self, NoiseError> {
+        if sigmas.is_empty() {
+            return Err(NoiseError::Empty);
+        }
+        match sigmas.iter().position(|sigma| !(sigma.is_finite() && *sigma > 0.0)) {
+            Some(position) => Err(NoiseError::Level { position, value: sigmas[position] }),
+            None => Ok(Self { sigmas }),
+        }
+    }
+
+    /// The noise levels: one for all outputs, or one for each.
+    pub fn sigmas(&self) -> &[f64] {
+        &self.sigmas
+    }
+
+    /// σ_k for k = 0, 1, …, as many as there are outputs.
+    fn levels(&self) -> impl Iterator<Item = f64> {
+        self.sigmas.iter().copied().cycle()
+    }
+}
+
+impl Likelihood for Gaussian {
+    fn name(&self) -> &'static str {
+        "gaussian"
+    }
+
+    fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {
+        at_least_outputs(self.name(), 1, n_outputs)?;
+        match self.sigmas.len() {
+            1 => Ok(()),
+            levels if levels == n_outputs => Ok(()),
+            levels => Err(TargetError::NoiseLevels { levels, outputs: n_outputs }),
+        }
+    }
+
+    fn validate(&self, target: &[f64], n_outputs: usize) -> Result<(), TargetError> {
+        check_values(self, target, n_outputs, "a finite number", f64::is_finite)
+    }
+
+    fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        let log_density = |((y, f), sigma): ((&f64, &f64), f64)| {
+            let residual = (y - f) / sigma;
+            -0.5 * residual * residual - sigma.ln() - HALF_LOG_TWO_PI
+        };
+        target.iter().zip(outputs).zip(self.levels()).map(log_density).sum()
+    }
+
+    fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
+        let residuals = target.iter().zip(outputs).map(|(y, f)| y - f);
+        write(gradient, residuals.zip(self.levels()).map(|(residual, sigma)| residual / sigma / sigma));
+    }
+
+    fn fisher(&self, outputs: &[f64], fisher: &mut [f64]) {
+        write_diagonal(fisher, outputs.len(), self.levels().map(|sigma| 1.0 / sigma / sigma));
+    }
+
+    fn whitening(&self, outputs: &[f64], whitening: &mut [f64]) {
+        write_diagonal(whitening, outputs.len(), self.levels().map(|sigma| 1.0 / sigma));
+    }
+
+    fn whitened_force(&self, _: &[f64], _: &[f64], curvatures: &[f64], force: &mut [f64]) {
+        write(force, curvatures.iter().zip(self.levels()).map(|(curvature, sigma)| curvature / sigma));
+    }
+
+    fn fisher_quadratic(&self, _: &[f64], tangents: &[f64]) -> f64 {
+        tangents.iter().zip(self.levels()).map(|(tangent, sigma)| (tangent / sigma).powi(2)).sum()
+    }
+
+    fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
+        write(mean, outputs.iter().copied());
+    }
+
+    fn variance(&self, _: &[f64], variance: &mut [f64]) {
+        write(variance, self.levels().map(|sigma| sigma * sigma));
+    }
+}

@@ -1,0 +1,196 @@
+//! Likelihoods log p(y | f) of one observation y given the network's raw outputs f ∈ R^P, and their Fisher geometry:
+//! H = E[∇log p ∇log pᵀ] = R Rᵀ, and the whitened force z with R z = H f̈ + C(ḟ, ḟ).
+//!
+//! | likelihood (outputs) | H | R | z |
+//! |---|---|---|---|
+//! | [`Gaussian`], noise σ | I/σ² | I/σ | f̈/σ |
+//! | [`Bernoulli`] (logit), p = sigmoid f | p(1−p) | √(p(1−p)) | √(p(1−p)) (f̈ + ½(1−2p) ḟ²) |
+//! | [`Categorical`] (logits), p = softmax f | diag p − ppᵀ | diag √p − p√pᵀ | √p∘(f̈ − p·f̈ + ½[(ḟ − p·ḟ)² − Var_p ḟ]) |
+//! | [`Poisson`] (log rate), r = eᶠ | r | √r | √r (f̈ + ½ḟ²) |
+//!
+//! All four are exponential families in their natural parameter (the Gaussian up to its scale σ), log p = yᵀf − A(f) + const.
+//! Hence H = ∇²A is also the negative Hessian of log p, the gradient is y − E[y], and the Christoffel term of the output
+//! metric, C_k = Σ_ij (∂_i H_jk − ½∂_k H_ij) ḟ_i ḟ_j, is ½∇³A(ḟ, ḟ, ·), which gives the last column.
+//!
+//! Everything is finite and accurate for saturated outputs: log p of the unlikely class at logit 800 is −800, and
+//! √(p(1−p)) there is e⁻⁴⁰⁰ although p(1−p) underflows.
+
+mod batch;
+mod bernoulli;
+mod categorical;
+mod family;
+mod gaussian;
+mod poisson;
+
+pub use batch::PointBuffers;
+pub use bernoulli::Bernoulli;
+pub use categorical::Categorical;
+pub use family::Family;
+pub use gaussian::{Gaussian, NoiseError};
+pub use poisson::Poisson;
+
+/// The distribution of one observation y given the network's P raw outputs f.
+///
+/// Slices named `outputs`, `tangents` (ḟ), `curvatures` (f̈), `gradient`, `force`, `mean` and `variance` have P entries,
+/// matrices P × P in row-major order, `target` has [`n_targets`](Self::n_targets). Targets are those that
+/// [`validate`](Self::validate) accepts, outputs a number that [`check_outputs`](Self::check_outputs) accepts; the other
+/// methods do not check again and never allocate.
+///
+/// ```
+/// use riemannian_laplace::likelihood::{Bernoulli, Categorical, Likelihood, Poisson};
+///
+/// let likelihoods: [&dyn Likelihood; 3] = [&Bernoulli, &Categorical, &Poisson];
+/// let (outputs, tangents) = ([0.3, -1.2], [1.0, 0.5]);
+/// for likelihood in likelihoods {
+///     let mut fisher = [0.0; 4];
+///     likelihood.fisher(&outputs, &mut fisher);
+///     let quadratic = fisher[0] + fisher[1] + 0.25 * fisher[3]; // ḟᵀHḟ with ḟ = (1, ½)
+///     assert!((likelihood.fisher_quadratic(&outputs, &tangents) - quadratic).abs() < 1e-15);
+/// }
+/// ```
+pub trait Likelihood: Send + Sync + std::fmt::Debug {
+    /// The name by which files and the command line know it.
+    fn name(&self) -> &'static str;
+
+    /// Values in one target: P, or 1 for a class label.
+    fn n_targets(&self, n_outputs: usize) -> usize {
+        n_outputs
+    }
+
+    /// Whether the likelihood fits a network with that many outputs.
+    fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {
+        at_least_outputs(self.name(), 1, n_outputs)
+    }
+
+    /// Whether y could have been observed: its width, and every value.
+    fn validate(&self, target: &[f64], n_outputs: usize) -> Result<(), TargetError>;
+
+    /// log p(y | f), with every constant.
+    fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64;
+
+    /// Writes ∂ log p(y | f)/∂f.
+    fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]);
+
+    /// Writes the output Fisher information H(f).
+    fn fisher(&self, outputs: &[f64], fisher: &mut [f64]);
+
+    /// Writes R(f), with R Rᵀ = H.
+    fn whitening(&self, outputs: &[f64], whitening: &mut [f64]);
+
+    /// Writes z, with R z = H f̈ + C(ḟ, ḟ).
+    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]);
+
+    /// ḟᵀ H ḟ, which is also −d²log p along a straight line of outputs, as a sum of squares.
+    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64;
+
+    /// Writes E[y | f], for classes their probabilities.
+    fn mean(&self, outputs: &[f64], mean: &mut [f64]);
+
+    /// Writes the variance of every component of y given f, for classes that of their indicators.
+    fn variance(&self, outputs: &[f64], variance: &mut [f64]);
+}
+
+/// A target that a likelihood cannot have produced, or a network it does not fit.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// The number of values of one target is wrong.
+    #[error("a {likelihood} target for {outputs} network outputs has {expected} values, found {found}")]
+    Width {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Outputs of the network.
+        outputs: usize,
+        /// Values a target must have.
+        expected: usize,
+        /// Values it has.
+        found: usize,
+    },
+    /// One value lies outside the likelihood's support.
+    #[error("{likelihood} target {value} (position {position}) cannot be observed; it must be {allowed}")]
+    Value {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Index of the value within its target.
+        position: usize,
+        /// The value.
+        value: f64,
+        /// What is allowed, in words.
+        allowed: &'static str,
+    },
+    /// A class label that is none.
+    #[error("categorical target {value} is no class; with {classes} outputs it must be a whole number from 0 to {last}", last = classes.saturating_sub(1))]
+    Class {
+        /// The value.
+        value: f64,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Too few network outputs for the likelihood.
+    #[error("a {likelihood} likelihood needs at least {least} network outputs, found {found}")]
+    TooFewOutputs {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Smallest number of outputs.
+        least: usize,
+        /// Outputs of the network.
+        found: usize,
+    },
+    /// Noise levels for another number of outputs.
+    #[error("{levels} noise levels for {outputs} network outputs; give one level, or one for each output")]
+    NoiseLevels {
+        /// Noise levels of the likelihood.
+        levels: usize,
+        /// Outputs of the network.
+        outputs: usize,
+    },
+}
+
+/// Checks the number of outputs against the least possible.
+fn at_least_outputs(likelihood: &'static str, least: usize, found: usize) -> Result<(), TargetError> {
+    if found >= least {
+        return Ok(());
+    }
+    Err(TargetError::TooFewOutputs { likelihood, least, found })
+}
+
+/// Checks a target's number of values.
+fn check_width(likelihood: &dyn Likelihood, target: &[f64], outputs: usize) -> Result<(), TargetError> {
+    let (expected, found) = (likelihood.n_targets(outputs), target.len());
+    if found == expected {
+        return Ok(());
+    }
+    Err(TargetError::Width { likelihood: likelihood.name(), outputs, expected, found })
+}
+
+/// Checks a target's number of values, then each of them.
+fn check_values(
+    likelihood: &dyn Likelihood,
+    target: &[f64],
+    n_outputs: usize,
+    allowed: &'static str,
+    is_allowed: impl Fn(f64) -> bool,
+) -> Result<(), TargetError> {
+    check_width(likelihood, target, n_outputs)?;
+    match target.iter().position(|&value| !is_allowed(value)) {
+        Some(position) => {
+            Err(TargetError::Value { likelihood: likelihood.name(), position, value: target[position], allowed })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes the n × n matrix with the given diagonal.
+fn write_diagonal(matrix: &mut [f64], n: usize, diagonal: impl Iterator<Item = f64>) {
+    matrix.fill(0.0);
+    for (entry, value) in matrix.iter_mut().step_by(n + 1).zip(diagonal) {
+        *entry = value;
+    }
+}
+
+/// Writes one value after the other.
+fn write(into: &mut [f64], values: impl Iterator<Item = f64>) {
+    for (entry, value) in into.iter_mut().zip(values) {
+        *entry = value;
+    }
+}

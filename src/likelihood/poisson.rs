@@ -1,0 +1,78 @@
+//! Poisson in the log rate: log p(y | f) = Σ_k [y_k f_k − e^(f_k) − log y_k!], y_k ∈ {0, 1, 2, …}.
+
+use super::{Likelihood, TargetError, check_values, write, write_diagonal};
+use crate::elementary::exp;
+
+/// The largest count up to which every whole number is an f64: 2⁵³.
+const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
+
+/// Independent counts, one for each output, whose log rates are the outputs.
+///
+/// The rate eᶠ overflows for f > 709.78: then the mean, variance and Fisher information are +∞ and the log density is −∞.
+/// Quantities made of √(eᶠ), or of eᶠ times something small, stay finite as long as their value can be represented.
+///
+/// ```
+/// use riemannian_laplace::likelihood::{Likelihood, Poisson};
+///
+/// // Three events at rate 2: e⁻² 2³/3!
+/// let expected = ((-2.0_f64).exp() * 8.0 / 6.0).ln();
+/// assert!((Poisson.log_density(&[3.0], &[2.0_f64.ln()]) - expected).abs() < 1e-15);
+/// assert!(Poisson.validate(&[2.5], 1).is_err());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Poisson;
+
+/// x √r = x e^(f/2), zero for x = 0 whatever the rate.
+fn times_root_rate(x: f64, log_rate: f64) -> f64 {
+    if x == 0.0 { 0.0 } else { x * exp(0.5 * log_rate) }
+}
+
+impl Likelihood for Poisson {
+    fn name(&self) -> &'static str {
+        "poisson"
+    }
+
+    fn validate(&self, target: &[f64], n_outputs: usize) -> Result<(), TargetError> {
+        check_values(self, target, n_outputs, "a whole number from 0 to 2^53", |y| {
+            (0.0..=LARGEST_COUNT).contains(&y) && y.fract() == 0.0
+        })
+    }
+
+    fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        let log_density = |(&y, &f): (&f64, &f64)| {
+            let events = if y > 0.0 { y * f } else { 0.0 }; // a rate of zero (f = −∞) may produce no events
+            events - exp(f) - libm::lgamma(y + 1.0)
+        };
+        target.iter().zip(outputs).map(log_density).sum()
+    }
+
+    /// y − r.
+    fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
+        write(gradient, target.iter().zip(outputs).map(|(y, &f)| y - exp(f)));
+    }
+
+    fn fisher(&self, outputs: &[f64], fisher: &mut [f64]) {
+        write_diagonal(fisher, outputs.len(), outputs.iter().map(|&f| exp(f)));
+    }
+
+    fn whitening(&self, outputs: &[f64], whitening: &mut [f64]) {
+        write_diagonal(whitening, outputs.len(), outputs.iter().map(|&f| exp(0.5 * f)));
+    }
+
+    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
+        let jets = outputs.iter().zip(tangents).zip(curvatures);
+        write(force, jets.map(|((&f, tangent), curvature)| times_root_rate(curvature + 0.5 * tangent * tangent, f)));
+    }
+
+    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
+        outputs.iter().zip(tangents).map(|(&f, &tangent)| times_root_rate(tangent, f).powi(2)).sum()
+    }
+
+    fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
+        write(mean, outputs.iter().map(|&f| exp(f)));
+    }
+
+    fn variance(&self, outputs: &[f64], variance: &mut [f64]) {
+        self.mean(outputs, variance);
+    }
+}

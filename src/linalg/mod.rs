@@ -1,0 +1,76 @@
+//! A thin layer over faer: what the geometry needs of dense linear algebra, in f64, with storage that is reused.
+//!
+//! Matrices are faer's column-major [`Mat`]. Symmetric matrices are read from their lower triangle.
+
+mod cholesky;
+mod eigen;
+
+pub use cholesky::{Cholesky, FailedPivot};
+pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
+
+use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+
+/// Multiply-adds below which a product is not worth sharing among threads.
+const PARALLEL_THRESHOLD: f64 = 2e7;
+
+/// How faer may share a product of `work` multiply-adds among the threads of the current pool.
+///
+/// Inside a parallel loop over samples the pool is busy already, and products stay sequential.
+pub fn parallelism(work: f64) -> Par {
+    if work < PARALLEL_THRESHOLD || rayon::current_num_threads() == 1 || rayon::current_thread_index().is_some() {
+        Par::Seq
+    } else {
+        Par::rayon(0)
+    }
+}
+
+/// dst ← beta·dst + lhs·rhs, with beta 0 ([`Accum::Replace`]) or 1 ([`Accum::Add`]).
+pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
+    let work = lhs.nrows() as f64 * lhs.ncols() as f64 * rhs.ncols() as f64;
+    faer::linalg::matmul::matmul(dst, accumulate, lhs, rhs, 1.0, parallelism(work));
+}
+
+/// The lower triangle of dst ← beta·dst + lhs·lhsᵀ.
+pub fn multiply_by_own_transpose(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>) {
+    let work = 0.5 * lhs.nrows() as f64 * lhs.ncols() as f64 * lhs.nrows() as f64;
+    triangular::matmul(
+        dst,
+        BlockStructure::TriangularLower,
+        accumulate,
+        lhs,
+        BlockStructure::Rectangular,
+        lhs.transpose(),
+        BlockStructure::Rectangular,
+        1.0,
+        parallelism(work),
+    );
+}
+
+/// Copies the lower triangle onto the upper one.
+pub fn mirror_lower(matrix: &mut Mat<f64>) {
+    for j in 0..matrix.ncols() {
+        for i in j + 1..matrix.nrows() {
+            matrix[(j, i)] = matrix[(i, j)];
+        }
+    }
+}
+
+/// xᵀy.
+pub fn dot(x: &[f64], y: &[f64]) -> f64 {
+    // Four partial sums let the compiler vectorise; the order is fixed, so the result is reproducible.
+    let mut sums = [0.0; 4];
+    let (x_chunks, y_chunks) = (x.chunks_exact(4), y.chunks_exact(4));
+    let tail: f64 = x_chunks.remainder().iter().zip(y_chunks.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in x_chunks.zip(y_chunks) {
+        for k in 0..4 {
+            sums[k] += a[k] * b[k];
+        }
+    }
+    (sums[0] + sums[2]) + (sums[1] + sums[3]) + tail
+}
+
+/// ‖x‖₂, without overflow for finite input of ordinary size.
+pub fn norm(x: &[f64]) -> f64 {
+    dot(x, x).sqrt()
+}

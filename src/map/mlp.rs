@@ -1,0 +1,428 @@
+//! The network as a map: forward jets in Taylor form, sensitivities backwards, and the Gram matrix without a Jacobian.
+//!
+//! Along θ + tv the layer inputs are h(t) = h₀ + h₁t + h₂t² + …, and with W + tV the next layer's sums are
+//!
+//! z₀ = W h₀ + b, z₁ = W h₁ + V h₀ + v_b, z₂ = W h₂ + V h₁,
+//!
+//! then h₀ = φ(z₀), h₁ = φ′z₁, h₂ = φ′z₂ + ½φ″z₁². At the output f = z₀, ḟ = z₁, f̈ = 2z₂.
+//!
+//! With the seeds R as sensitivities of the last layer, δ_l = (W_{l+1}ᵀ δ_{l+1}) ∘ φ′(z_l) gives every row of J̃: the
+//! gradient with respect to W_l is δ_l h_lᵀ. Hence the Gram matrix
+//! (J̃VJ̃ᵀ)_{m,m′} = Σ_l V_l (h_l·h′_l + 1)(δ_l·δ′_l), which costs O(M²·widths) and no Jacobian.
+
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, Mat, MatMut, MatRef};
+use ndarray::ArrayView2;
+
+use super::{DifferentiableMap, Jet};
+use crate::error::{Error, Result, check_size};
+use crate::linalg::{multiply, multiply_by_own_transpose};
+use crate::network::{Architecture, Layer};
+
+/// A network at N fixed inputs, as a function of its parameters.
+///
+/// ```
+/// use ndarray::array;
+/// use riemannian_laplace::map::{DifferentiableMap, MlpMap};
+/// use riemannian_laplace::network::{Activation, Architecture};
+///
+/// // f(x) = 3x + 1 at x = 0 and x = 2.
+/// let architecture = Architecture::new(&[1, 1], Activation::Identity)?;
+/// let map = MlpMap::new(architecture, array![[0.0], [2.0]].view())?;
+/// let mut outputs = [0.0; 2];
+/// map.outputs(&[3.0, 1.0], &mut outputs, &mut map.workspace(1));
+/// assert_eq!(outputs, [1.0, 7.0]);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct MlpMap {
+    architecture: Architecture,
+    inputs: Mat<f64>,
+}
+
+/// Layer inputs, slopes and sensitivities of one evaluation.
+#[derive(Debug, Clone)]
+pub struct MlpWorkspace {
+    columns: usize,
+    layers: Vec<LayerBuffers>,
+    /// N numbers for each unit of the widest layer (and at least twice N).
+    scratch: Vec<f64>,
+    /// N × N products of layer inputs and of sensitivities; empty until the Gram matrix is first asked for.
+    input_products: Mat<f64>,
+    sensitivity_products: Mat<f64>,
+}
+
+/// What one layer keeps: its sums z, and the values h and slopes φ′ after its activation (none for the last).
+#[derive(Debug, Clone)]
+struct LayerBuffers {
+    /// 3N × outputs: the Taylor coefficients z₀, z₁, z₂, one below the other; after the activation h₀, h₁, h₂.
+    values: Mat<f64>,
+    /// N × outputs: φ′(z₀); empty for the last layer.
+    slopes: Mat<f64>,
+    /// M × outputs: the sensitivities δ.
+    sensitivities: Mat<f64>,
+}
+
+impl MlpMap {
+    /// The network of this shape at the rows of `inputs`.
+    pub fn new(architecture: Architecture, inputs: ArrayView2<'_, f64>) -> Result<Self> {
+        check_size("number of input columns", architecture.n_inputs(), inputs.ncols())?;
+        if let Some(((row, column), _)) = inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            return Err(Error::NotFinite { what: "the input", row, column });
+        }
+        let inputs = Mat::from_fn(inputs.nrows(), inputs.ncols(), |n, i| inputs[(n, i)]);
+        Ok(Self { architecture, inputs })
+    }
+
+    /// The shape of the network.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// The input at point n, as a matrix of one row.
+    pub fn input(&self, n: usize) -> ndarray::Array2<f64> {
+        ndarray::Array2::from_shape_fn((1, self.inputs.ncols()), |(_, i)| self.inputs[(n, i)])
+    }
+
+    /// J̃ V J̃′ᵀ between the rows of this map (pulled back in `workspace`) and those of the same network at other inputs.
+    pub fn cross_gram(
+        &self,
+        workspace: &MlpWorkspace,
+        other: &MlpMap,
+        other_workspace: &MlpWorkspace,
+        variances: &[f64],
+        mut gram: MatMut<'_, f64>,
+    ) {
+        let (n, m) = (self.n_points(), other.n_points());
+        let (mut inputs, mut deltas) = (Mat::zeros(n, m), Mat::zeros(n, m));
+        gram.fill(0.0);
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            let left = self.layer_values(&workspace.layers, index);
+            let right = other.layer_values(&other_workspace.layers, index);
+            multiply(inputs.as_mut(), Accum::Replace, left, right.transpose());
+            let bias = if layer.bias { 1.0 } else { 0.0 };
+            for k in 0..workspace.columns {
+                let left = workspace.layers[index].sensitivities.get(k * n..(k + 1) * n, ..);
+                for j in 0..other_workspace.columns {
+                    let right = other_workspace.layers[index].sensitivities.get(j * m..(j + 1) * m, ..);
+                    multiply(deltas.as_mut(), Accum::Replace, left, right.transpose());
+                    let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * m..(j + 1) * m);
+                    for ((target, inputs), deltas) in block.col_iter_mut().zip(inputs.col_iter()).zip(deltas.col_iter())
+                    {
+                        let products = contiguous_ref(inputs).iter().zip(contiguous_ref(deltas));
+                        for (value, (input, delta)) in contiguous(target).iter_mut().zip(products) {
+                            *value += variances[index] * (input + bias) * delta;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The Taylor coefficients of the inputs of layer `index`; the network's own inputs have only the first.
+    fn layer_inputs<'a>(&'a self, before: &'a [LayerBuffers], index: usize) -> MatRef<'a, f64> {
+        match index {
+            0 => self.inputs.as_ref(),
+            _ => before[index - 1].values.as_ref(),
+        }
+    }
+
+    /// h₀ of layer `index`: N × inputs.
+    fn layer_values<'a>(&'a self, layers: &'a [LayerBuffers], index: usize) -> MatRef<'a, f64> {
+        self.layer_inputs(layers, index).get(..self.n_points(), ..)
+    }
+
+    fn last(&self) -> usize {
+        self.architecture.layers().len() - 1
+    }
+
+    /// Applies the activation of a hidden layer to its values alone.
+    fn activate_values(&self, buffers: &mut LayerBuffers, sums: &mut [f64]) {
+        for (column, slopes) in buffers.values.col_iter_mut().zip(buffers.slopes.col_iter_mut()) {
+            let values = &mut contiguous(column)[..sums.len()];
+            sums.copy_from_slice(values);
+            self.architecture.activation().apply_with_slope(sums, values, contiguous(slopes));
+        }
+    }
+
+    /// Applies the activation of a hidden layer to the Taylor coefficients.
+    fn activate_jet(&self, buffers: &mut LayerBuffers, scratch: &mut [f64]) {
+        let n = self.n_points();
+        let (sums, bends) = scratch.split_at_mut(n);
+        for (column, slopes) in buffers.values.col_iter_mut().zip(buffers.slopes.col_iter_mut()) {
+            let (z0, rest) = contiguous(column).split_at_mut(n);
+            let (z1, z2) = rest.split_at_mut(n);
+            let slopes = contiguous(slopes);
+            sums.copy_from_slice(z0);
+            self.architecture.activation().apply_jet(sums, z0, slopes, bends);
+            for ((first, second), (slope, bend)) in z1.iter_mut().zip(z2).zip(slopes.iter().zip(&*bends)) {
+                *second = slope * *second + 0.5 * bend * *first * *first;
+                *first *= slope;
+            }
+        }
+    }
+}
+
+impl MlpWorkspace {
+    /// K, the number of seed columns at each point.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+}
+
+/// A column of a column-major matrix as a slice.
+fn contiguous(column: faer::ColMut<'_, f64>) -> &mut [f64] {
+    column.try_as_col_major_mut().map(faer::ColMut::as_slice_mut).unwrap_or_default()
+}
+
+/// A column of a column-major matrix as a slice.
+fn contiguous_ref(column: faer::ColRef<'_, f64>) -> &[f64] {
+    column.try_as_col_major().map(faer::ColRef::as_slice).unwrap_or_default()
+}
+
+/// Wᵀ as an inputs × outputs matrix (the weights are stored row by row).
+fn weights_transposed<'a>(layer: &Layer, theta: &'a [f64]) -> MatRef<'a, f64> {
+    MatRef::from_column_major_slice(layer.weights(theta), layer.inputs, layer.outputs)
+}
+
+/// Sets `rows` rows of a layer's sums, from `start`, to the bias (or zero).
+fn fill_bias(values: &mut Mat<f64>, start: usize, rows: usize, biases: &[f64]) {
+    for (o, column) in values.col_iter_mut().enumerate() {
+        contiguous(column)[start..start + rows].fill(biases.get(o).copied().unwrap_or(0.0));
+    }
+}
+
+impl DifferentiableMap for MlpMap {
+    type Workspace = MlpWorkspace;
+
+    fn n_params(&self) -> usize {
+        self.architecture.n_params()
+    }
+
+    fn n_points(&self) -> usize {
+        self.inputs.nrows()
+    }
+
+    fn n_outputs(&self) -> usize {
+        self.architecture.n_outputs()
+    }
+
+    fn groups(&self) -> Vec<usize> {
+        self.architecture.layer_params()
+    }
+
+    fn workspace(&self, columns: usize) -> MlpWorkspace {
+        let (n, last) = (self.n_points(), self.last());
+        let buffers = |(index, layer): (usize, &Layer)| LayerBuffers {
+            values: Mat::zeros(3 * n, layer.outputs),
+            slopes: if index < last { Mat::zeros(n, layer.outputs) } else { Mat::new() },
+            sensitivities: Mat::zeros(n * columns, layer.outputs),
+        };
+        let layers: Vec<LayerBuffers> = self.architecture.layers().iter().enumerate().map(buffers).collect();
+        let widest = self.architecture.sizes().into_iter().max().unwrap_or(1);
+        MlpWorkspace {
+            columns,
+            layers,
+            scratch: vec![0.0; n * widest.max(2)],
+            input_products: Mat::new(),
+            sensitivity_products: Mat::new(),
+        }
+    }
+
+    fn outputs(&self, theta: &[f64], outputs: &mut [f64], workspace: &mut MlpWorkspace) {
+        let (n, last) = (self.n_points(), self.last());
+        let MlpWorkspace { layers, scratch, .. } = workspace;
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            let (before, rest) = layers.split_at_mut(index);
+            let buffers = &mut rest[0];
+            let inputs = self.layer_values(before, index);
+            fill_bias(&mut buffers.values, 0, n, layer.biases(theta));
+            multiply(buffers.values.as_mut().get_mut(..n, ..), Accum::Add, inputs, weights_transposed(layer, theta));
+            if index < last {
+                self.activate_values(buffers, &mut scratch[..n]);
+            }
+        }
+        for (column, out) in layers[last].values.col_iter().zip(outputs.chunks_exact_mut(n.max(1))) {
+            out.copy_from_slice(&contiguous_ref(column)[..n]);
+        }
+    }
+
+    fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet, workspace: &mut MlpWorkspace) {
+        let (n, last) = (self.n_points(), self.last());
+        let MlpWorkspace { layers, scratch, .. } = workspace;
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            let (before, rest) = layers.split_at_mut(index);
+            let buffers = &mut rest[0];
+            let inputs = self.layer_inputs(before, index);
+            let (weights, change) = (weights_transposed(layer, theta), weights_transposed(layer, velocity));
+            fill_bias(&mut buffers.values, 0, n, layer.biases(theta));
+            fill_bias(&mut buffers.values, n, n, layer.biases(velocity));
+            fill_bias(&mut buffers.values, 2 * n, n, &[]);
+            // The network's inputs do not move: only z₀ and z₁ get a share. Elsewhere all three coefficients do.
+            let moving = if index == 0 { n } else { 3 * n };
+            multiply(buffers.values.as_mut().get_mut(..moving, ..), Accum::Add, inputs, weights);
+            let moving = if index == 0 { n } else { 2 * n };
+            let shifted = buffers.values.as_mut().get_mut(n..n + moving, ..);
+            multiply(shifted, Accum::Add, inputs.get(..moving, ..), change);
+            if index < last {
+                self.activate_jet(buffers, &mut scratch[..2 * n]);
+            }
+        }
+        for (p, column) in layers[last].values.col_iter().enumerate() {
+            let column = contiguous_ref(column);
+            let range = p * n..(p + 1) * n;
+            jet.outputs[range.clone()].copy_from_slice(&column[..n]);
+            jet.tangents[range.clone()].copy_from_slice(&column[n..2 * n]);
+            for (value, coefficient) in jet.curvatures[range].iter_mut().zip(&column[2 * n..]) {
+                *value = 2.0 * coefficient;
+            }
+        }
+    }
+
+    fn pull_back(&self, theta: &[f64], seeds: &[f64], workspace: &mut MlpWorkspace) {
+        let (n, last) = (self.n_points(), self.last());
+        let m = n * workspace.columns;
+        for (column, seed) in workspace.layers[last].sensitivities.col_iter_mut().zip(seeds.chunks_exact(m.max(1))) {
+            contiguous(column).copy_from_slice(seed);
+        }
+        for index in (0..last).rev() {
+            let next = &self.architecture.layers()[index + 1];
+            let (head, tail) = workspace.layers.split_at_mut(index + 1);
+            let (buffers, after) = (&mut head[index], &tail[0]);
+            let weights = weights_transposed(next, theta).transpose();
+            multiply(buffers.sensitivities.as_mut(), Accum::Replace, after.sensitivities.as_ref(), weights);
+            for (column, slopes) in buffers.sensitivities.col_iter_mut().zip(buffers.slopes.col_iter()) {
+                let slopes = contiguous_ref(slopes);
+                for block in contiguous(column).chunks_exact_mut(n.max(1)) {
+                    for (value, slope) in block.iter_mut().zip(slopes) {
+                        *value *= slope;
+                    }
+                }
+            }
+        }
+    }
+
+    fn rows(&self, workspace: &mut MlpWorkspace, mut rows: MatMut<'_, f64>) {
+        let n = self.n_points().max(1);
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            let inputs = self.layer_values(&workspace.layers, index);
+            for (o, sensitivity) in workspace.layers[index].sensitivities.col_iter().enumerate() {
+                let sensitivity = contiguous_ref(sensitivity);
+                for (i, input) in inputs.col_iter().enumerate() {
+                    let input = contiguous_ref(input);
+                    let target = contiguous(rows.rb_mut().col_mut(layer.offset + o * layer.inputs + i));
+                    for (block, delta) in target.chunks_exact_mut(n).zip(sensitivity.chunks_exact(n)) {
+                        for ((value, delta), h) in block.iter_mut().zip(delta).zip(input) {
+                            *value = delta * h;
+                        }
+                    }
+                }
+                if layer.bias {
+                    contiguous(rows.rb_mut().col_mut(layer.offset + layer.n_weights() + o))
+                        .copy_from_slice(sensitivity);
+                }
+            }
+        }
+    }
+
+    fn times(&self, direction: &[f64], workspace: &mut MlpWorkspace, product: &mut [f64]) {
+        let n = self.n_points();
+        product.fill(0.0);
+        let MlpWorkspace { layers, scratch, .. } = workspace;
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            // U h + u_b at every point, then its product with every sensitivity.
+            let mut moved = MatMut::from_column_major_slice_mut(&mut scratch[..n * layer.outputs], n, layer.outputs);
+            for (o, column) in moved.rb_mut().col_iter_mut().enumerate() {
+                contiguous(column).fill(layer.biases(direction).get(o).copied().unwrap_or(0.0));
+            }
+            let inputs = self.layer_values(layers, index);
+            multiply(moved.rb_mut(), Accum::Add, inputs, weights_transposed(layer, direction));
+            for (change, sensitivity) in moved.rb().col_iter().zip(layers[index].sensitivities.col_iter()) {
+                let change = contiguous_ref(change);
+                let blocks = contiguous_ref(sensitivity).chunks_exact(n.max(1));
+                for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(blocks) {
+                    for ((value, delta), step) in block.iter_mut().zip(deltas).zip(change) {
+                        *value += delta * step;
+                    }
+                }
+            }
+        }
+    }
+
+    fn transpose_times(&self, weights: &[f64], workspace: &mut MlpWorkspace, product: &mut [f64]) {
+        let n = self.n_points();
+        let MlpWorkspace { layers, scratch, .. } = workspace;
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            // Σ_k w_k δ_k at every point, then its outer products with the inputs.
+            let mut weighted = MatMut::from_column_major_slice_mut(&mut scratch[..n * layer.outputs], n, layer.outputs);
+            let (weight_part, bias_part) = product[layer.range()].split_at_mut(layer.n_weights());
+            for (o, (column, sensitivity)) in
+                weighted.rb_mut().col_iter_mut().zip(layers[index].sensitivities.col_iter()).enumerate()
+            {
+                let column = contiguous(column);
+                column.fill(0.0);
+                let blocks = contiguous_ref(sensitivity).chunks_exact(n.max(1));
+                for (deltas, factors) in blocks.zip(weights.chunks_exact(n.max(1))) {
+                    for ((value, delta), factor) in column.iter_mut().zip(deltas).zip(factors) {
+                        *value += delta * factor;
+                    }
+                }
+                if let Some(bias) = bias_part.get_mut(o) {
+                    *bias = column.iter().sum();
+                }
+            }
+            let gradient = MatMut::from_column_major_slice_mut(weight_part, layer.inputs, layer.outputs);
+            multiply(gradient, Accum::Replace, self.layer_values(layers, index).transpose(), weighted.rb());
+        }
+    }
+
+    fn gram(&self, variances: &[f64], workspace: &mut MlpWorkspace, mut gram: MatMut<'_, f64>) {
+        let (n, columns) = (self.n_points(), workspace.columns);
+        gram.fill(0.0);
+        let MlpWorkspace { layers, input_products, sensitivity_products, .. } = workspace;
+        if input_products.nrows() != n {
+            *input_products = Mat::zeros(n, n);
+            *sensitivity_products = Mat::zeros(n, n);
+        }
+        for (index, layer) in self.architecture.layers().iter().enumerate() {
+            let variance = variances[index];
+            if variance == 0.0 {
+                continue;
+            }
+            multiply_by_own_transpose(input_products.as_mut(), Accum::Replace, self.layer_values(layers, index));
+            if columns > 1 {
+                crate::linalg::mirror_lower(input_products);
+            }
+            let bias = if layer.bias { 1.0 } else { 0.0 };
+            let sensitivities = layers[index].sensitivities.as_ref();
+            for k in 0..columns {
+                let left = sensitivities.get(k * n..(k + 1) * n, ..);
+                for j in 0..=k {
+                    if j == k {
+                        multiply_by_own_transpose(sensitivity_products.as_mut(), Accum::Replace, left);
+                    } else {
+                        let right = sensitivities.get(j * n..(j + 1) * n, ..).transpose();
+                        multiply(sensitivity_products.as_mut(), Accum::Replace, left, right);
+                    }
+                    let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * n..(j + 1) * n);
+                    for (c, column) in block.col_iter_mut().enumerate() {
+                        let start = if j == k { c } else { 0 };
+                        let target = &mut contiguous(column)[start..];
+                        let inputs = &contiguous_ref(input_products.col(c))[start..];
+                        let deltas = &contiguous_ref(sensitivity_products.col(c))[start..];
+                        for ((value, input), delta) in target.iter_mut().zip(inputs).zip(deltas) {
+                            *value += variance * (input + bias) * delta;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn workspace_size(&self, columns: usize) -> f64 {
+        let n = self.n_points() as f64;
+        let widths: f64 = self.architecture.layers().iter().map(|layer| layer.outputs as f64).sum();
+        let widest = self.architecture.sizes().into_iter().max().unwrap_or(1) as f64;
+        n * widths * (4 + columns) as f64 + n * widest
+    }
+}

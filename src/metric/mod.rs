@@ -1,0 +1,112 @@
+//! Riemannian metrics as output maps: G(θ) = A + Σₙ JₙᵀHₙJₙ, and the one geodesic acceleration of this crate.
+//!
+//! | metric | output map | H | A |
+//! |---|---|---|---|
+//! | [`fisher`] | θ → all fₙ(θ) | the likelihood's Fisher | prior precision |
+//! | [`empirical_fisher`] | θ → the N values log p(yₙ \| fₙ(θ)) | identity | prior precision |
+//! | [`monge`] | θ → the single value ℓ(θ) | 1 | identity |
+//! | [`gaussian_monge`] | θ → −½(θ − θ̂)ᵀP(θ − θ̂) | 1 | identity |
+//! | [`euclidean`] | none | – | identity |
+//!
+//! (Yu et al. 2024, sections 2.2, 4.1 and 4.3, and the supplement's "Empirical Fisher".)
+
+mod log_likelihoods;
+mod log_posterior;
+mod pullback;
+mod quadratic;
+
+pub use log_likelihoods::LogLikelihoods;
+pub use log_posterior::LogPosterior;
+pub use pullback::{Pullback, PullbackEvaluator, Space};
+pub use quadratic::Quadratic;
+
+use std::sync::Arc;
+
+use crate::laplace::Precision;
+use crate::likelihood::Gaussian;
+use crate::map::{DifferentiableMap, Jet};
+use crate::prior::PriorPrecision;
+use crate::target::Target;
+
+/// A Riemannian metric on the parameters, as far as its geodesics are concerned.
+pub trait Metric: Sync {
+    /// D, the number of parameters.
+    fn n_params(&self) -> usize;
+    /// Buffers and the operations that need them, one a thread.
+    fn evaluator(&self) -> Box<dyn Evaluator + Send + '_>;
+}
+
+/// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first.
+pub trait Evaluator {
+    /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
+    /// overflow, a metric that is not positive definite) it is NaN.
+    fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]);
+    /// vᵀG(θ)v, which a geodesic keeps constant.
+    fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;
+}
+
+/// The Fisher metric of a target, RLA-F: G = Σₙ JₙᵀH(fₙ)Jₙ + A.
+pub fn fisher<M: DifferentiableMap>(target: &Target<M>) -> Pullback<&M> {
+    Pullback::new(&target.map, target.likelihood.clone(), target.prior.precision.clone())
+}
+
+/// The Monge metric of a target, RLA-B: G = I + ∇ℓ ∇ℓᵀ.
+pub fn monge<M: DifferentiableMap>(target: &Target<M>) -> Pullback<LogPosterior<'_, M>> {
+    let identity = identity(&target.map.groups());
+    Pullback::new(LogPosterior::new(target), Arc::new(Gaussian::unit()), identity)
+}
+
+/// The empirical Fisher metric of a target: G = Σₙ sₙsₙᵀ + A with sₙ = ∇ log p(yₙ | fₙ(θ)).
+pub fn empirical_fisher<M: DifferentiableMap>(target: &Target<M>) -> Pullback<LogLikelihoods<'_, M>> {
+    let prior = target.prior.precision.clone();
+    Pullback::new(LogLikelihoods::new(target), Arc::new(Gaussian::unit()), prior)
+}
+
+/// The Monge metric of the Gaussian N(centre, P⁻¹), from which RLA-BLog takes its logarithms.
+pub fn gaussian_monge<'a>(precision: &'a dyn Precision, centre: &'a [f64]) -> Pullback<Quadratic<'a>> {
+    let identity = identity(&[centre.len()]);
+    Pullback::new(Quadratic::new(precision, centre), Arc::new(Gaussian::unit()), identity)
+}
+
+/// The Euclidean metric, ELA: geodesics are straight lines.
+pub fn euclidean(n_params: usize) -> Pullback<NoOutputs> {
+    Pullback::new(NoOutputs { n_params }, Arc::new(Gaussian::unit()), identity(&[n_params]))
+}
+
+/// A = I.
+fn identity(groups: &[usize]) -> PriorPrecision {
+    PriorPrecision::scalar(1.0, groups).unwrap_or_else(|_| PriorPrecision::improper(groups.iter().sum()))
+}
+
+/// The map without outputs, whose pullback metric is A alone.
+#[derive(Debug, Clone, Copy)]
+pub struct NoOutputs {
+    n_params: usize,
+}
+
+impl DifferentiableMap for NoOutputs {
+    type Workspace = ();
+
+    fn n_params(&self) -> usize {
+        self.n_params
+    }
+    fn n_points(&self) -> usize {
+        0
+    }
+    fn n_outputs(&self) -> usize {
+        1
+    }
+    fn workspace(&self, _: usize) {}
+    fn outputs(&self, _: &[f64], _: &mut [f64], (): &mut ()) {}
+    fn jet(&self, _: &[f64], _: &[f64], _: &mut Jet, (): &mut ()) {}
+    fn pull_back(&self, _: &[f64], _: &[f64], (): &mut ()) {}
+    fn rows(&self, (): &mut (), _: faer::MatMut<'_, f64>) {}
+    fn times(&self, _: &[f64], (): &mut (), _: &mut [f64]) {}
+    fn transpose_times(&self, _: &[f64], (): &mut (), product: &mut [f64]) {
+        product.fill(0.0);
+    }
+    fn gram(&self, _: &[f64], (): &mut (), _: faer::MatMut<'_, f64>) {}
+    fn workspace_size(&self, _: usize) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,218 @@
+//! The pullback metric and its geodesic acceleration a = −(A + J̃ᵀJ̃)⁻¹J̃ᵀz, without Christoffel symbols.
+//!
+//! J̃ = RᵀJ is the whitened Jacobian (H = RRᵀ) and z the whitened force, Rz = Hf̈ + C(ḟ, ḟ), both from the likelihood.
+//! The acceleration is the ridge regression of −z on J̃, solved in weight space (D × D) or in function space
+//! (a = −A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z, M × M), whichever is smaller.
+
+use std::sync::Arc;
+
+use faer::{Accum, Mat};
+
+use super::{Evaluator, Metric};
+use crate::error::Result;
+use crate::laplace::WeightSpace;
+use crate::likelihood::{Likelihood, PointBuffers};
+use crate::linalg::{Cholesky, multiply_by_own_transpose};
+use crate::map::{DifferentiableMap, Jet};
+use crate::prior::PriorPrecision;
+
+/// Where the ridge regression is solved. The answer is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// A D × D system.
+    Weight,
+    /// An M × M system; needs a proper prior.
+    Function,
+}
+
+/// G(θ) = A + Σₙ JₙᵀH(fₙ)Jₙ for a map, a likelihood's Fisher information and a prior precision.
+#[derive(Debug, Clone)]
+pub struct Pullback<M> {
+    map: M,
+    likelihood: Arc<dyn Likelihood>,
+    prior: PriorPrecision,
+    space: Space,
+}
+
+impl<M: DifferentiableMap> Pullback<M> {
+    /// The metric with the cheaper of the two solvers.
+    pub fn new(map: M, likelihood: Arc<dyn Likelihood>, prior: PriorPrecision) -> Self {
+        let rows = map.n_points() * map.n_outputs();
+        let space = if map.n_params() <= rows || !prior.is_proper() { Space::Weight } else { Space::Function };
+        Self { map, likelihood, prior, space }
+    }
+
+    /// The same metric with the solver of choice (the function-space one needs a proper prior, and is not taken
+    /// without).
+    #[must_use]
+    pub fn with_space(mut self, space: Space) -> Self {
+        self.space = if self.prior.is_proper() { space } else { Space::Weight };
+        self
+    }
+
+    /// The solver in use.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Evaluations with buffers of their own.
+    pub fn pullback_evaluator(&self) -> PullbackEvaluator<'_, M> {
+        let (n, p, d) = (self.map.n_points(), self.map.n_outputs(), self.map.n_params());
+        let size = match self.space {
+            Space::Weight => d,
+            Space::Function => n * p,
+        };
+        PullbackEvaluator {
+            metric: self,
+            workspace: self.map.workspace(p),
+            jet: Jet::new(n, p),
+            seeds: vec![0.0; n * p * p],
+            force: vec![0.0; n * p],
+            points: PointBuffers::new(n, p),
+            rows: if self.space == Space::Weight { Mat::zeros(n * p, d) } else { Mat::new() },
+            cholesky: Cholesky::new(size),
+            variances: self.prior.variances(),
+        }
+    }
+
+    /// G(θ), factored, as a precision matrix.
+    pub fn at(&self, theta: &[f64]) -> Result<WeightSpace> {
+        let mut evaluator = self.pullback_evaluator();
+        self.map.outputs(theta, &mut evaluator.jet.outputs, &mut evaluator.workspace);
+        evaluator.pull_back(theta);
+        let mut rows = Mat::zeros(self.map.n_points() * self.map.n_outputs(), self.map.n_params());
+        self.map.rows(&mut evaluator.workspace, rows.as_mut());
+        let mut curvature = Mat::zeros(self.map.n_params(), self.map.n_params());
+        multiply_by_own_transpose(curvature.as_mut(), Accum::Replace, rows.transpose());
+        WeightSpace::new(curvature.as_ref(), &self.prior)
+    }
+}
+
+impl<M: DifferentiableMap> Metric for Pullback<M> {
+    fn n_params(&self) -> usize {
+        self.map.n_params()
+    }
+
+    fn evaluator(&self) -> Box<dyn Evaluator + Send + '_> {
+        Box::new(self.pullback_evaluator())
+    }
+}
+
+/// One thread's buffers for a [`Pullback`] metric.
+pub struct PullbackEvaluator<'a, M: DifferentiableMap> {
+    metric: &'a Pullback<M>,
+    workspace: M::Workspace,
+    jet: Jet,
+    seeds: Vec<f64>,
+    force: Vec<f64>,
+    points: PointBuffers,
+    rows: Mat<f64>,
+    cholesky: Cholesky,
+    variances: Vec<f64>,
+}
+
+impl<M: DifferentiableMap> PullbackEvaluator<'_, M> {
+    /// The seeds R at the outputs of the last evaluation, and the rows J̃ = RᵀJ.
+    fn pull_back(&mut self, theta: &[f64]) {
+        self.points.whitening(&*self.metric.likelihood, &self.jet.outputs, &mut self.seeds);
+        self.metric.map.pull_back(theta, &self.seeds, &mut self.workspace);
+    }
+
+    /// The lower triangle of A + J̃ᵀJ̃ or of I + J̃A⁻¹J̃ᵀ, factored; false when it is not positive definite.
+    fn factor(&mut self) -> bool {
+        let Pullback { map, prior, space, .. } = self.metric;
+        match space {
+            Space::Weight => {
+                map.rows(&mut self.workspace, self.rows.as_mut());
+                multiply_by_own_transpose(self.cholesky.matrix_mut(), Accum::Replace, self.rows.transpose());
+                prior.add_to_diagonal(self.cholesky.matrix_mut());
+            }
+            Space::Function => {
+                map.gram(&self.variances, &mut self.workspace, self.cholesky.matrix_mut());
+                let mut system = self.cholesky.matrix_mut();
+                for m in 0..system.nrows() {
+                    system[(m, m)] += 1.0;
+                }
+            }
+        }
+        self.cholesky.factor().is_ok()
+    }
+
+    /// ½∇ log det G(θ), with G = LLᵀ and c_j the columns of L⁻ᵀ:
+    ///
+    /// ½ ∂_k log det G = Σ_j ∂_k(½c_jᵀGc_j) = Σ_j Σₙ [(∂_kḟₙ)ᵀHₙḟₙ + (JₙᵀCₙ(ḟₙ, ḟₙ))_k], ḟ = Jc_j,
+    ///
+    /// where ∂_kḟ = e_kᵀ∇²f c_j comes from jets by polarisation. Costs D² jets; for small D. Returns ½ log det G, or
+    /// NaN (also in the gradient) where G is not positive definite.
+    pub fn half_log_det(&mut self, theta: &[f64], gradient: &mut [f64]) -> f64 {
+        let (map, likelihood) = (&self.metric.map, &*self.metric.likelihood);
+        let (size, n_points, p) = (map.n_params(), map.n_points(), map.n_outputs());
+        gradient.fill(f64::NAN);
+        let Ok(metric) = self.metric.at(theta) else { return f64::NAN };
+        let root = metric.cholesky();
+        gradient.fill(0.0);
+        let (mut term, mut direction) = (vec![0.0; size], vec![0.0; size]);
+        let mut momenta = vec![0.0; n_points * p];
+        for j in 0..size {
+            let mut column = vec![0.0; size];
+            column[j] = 1.0;
+            root.solve_upper(&mut column);
+            map.jet(theta, &column, &mut self.jet, &mut self.workspace);
+            self.pull_back(theta);
+            self.points.momenta(likelihood, &self.jet, &mut momenta);
+            self.jet.curvatures.fill(0.0);
+            self.points.whitened_force(likelihood, &self.jet, &mut self.force);
+            map.transpose_times(&self.force, &mut self.workspace, &mut term);
+            for k in 0..size {
+                let mut bend = 0.0;
+                for sign in [1.0, -1.0] {
+                    direction.copy_from_slice(&column);
+                    direction[k] += sign;
+                    map.jet(theta, &direction, &mut self.jet, &mut self.workspace);
+                    bend += sign * crate::linalg::dot(&momenta, &self.jet.curvatures);
+                }
+                gradient[k] += term[k] + 0.25 * bend;
+            }
+        }
+        0.5 * root.log_det()
+    }
+}
+
+impl<M: DifferentiableMap> Evaluator for PullbackEvaluator<'_, M> {
+    fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]) {
+        let Pullback { map, prior, space, .. } = self.metric;
+        if map.n_points() == 0 {
+            acceleration.fill(0.0);
+            return;
+        }
+        map.jet(theta, velocity, &mut self.jet, &mut self.workspace);
+        self.points.whitened_force(&*self.metric.likelihood, &self.jet, &mut self.force);
+        self.pull_back(theta);
+        if !self.factor() {
+            acceleration.fill(f64::NAN);
+            return;
+        }
+        match space {
+            Space::Weight => {
+                map.transpose_times(&self.force, &mut self.workspace, acceleration);
+                self.cholesky.solve(acceleration);
+            }
+            Space::Function => {
+                self.cholesky.solve(&mut self.force);
+                map.transpose_times(&self.force, &mut self.workspace, acceleration);
+                prior.divide(acceleration);
+            }
+        }
+        acceleration.iter_mut().for_each(|value| *value = -*value);
+    }
+
+    fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {
+        let Pullback { map, likelihood, prior, .. } = self.metric;
+        let prior_share = prior.quadratic(velocity);
+        if map.n_points() == 0 {
+            return prior_share;
+        }
+        map.jet(theta, velocity, &mut self.jet, &mut self.workspace);
+        prior_share + self.points.fisher_quadratic(&**likelihood, &self.jet)
+    }
+}

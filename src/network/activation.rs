@@ -1,0 +1,203 @@
+//! Activations h = φ(z): value, slope φ′ and curvature φ″, the *jet* that carries derivatives through a layer.
+//!
+//! Along a curve in parameter space a layer's pre-activation moves as (z, ż, z̈), and its output as
+//! ḣ = φ′(z) ż, ḧ = φ″(z) ż² + φ′(z) z̈. So φ′ and φ″ at full precision are all a second-order jet needs.
+//!
+//! | name | φ(z) | φ′(z) | φ″(z) |
+//! |---|---|---|---|
+//! | `identity` | z | 1 | 0 |
+//! | `tanh` | tanh z | sech² z | −2 tanh z sech² z |
+//! | `relu` | max(z, 0) | 1 for z > 0, else 0 | 0 |
+//! | `sigmoid` | s = 1/(1 + e⁻ᶻ) | s(1 − s) | s(1 − s)(1 − 2s) |
+//! | `softplus` | log(1 + eᶻ) | s | s(1 − s) |
+//! | `silu` | z s | s + z s′ | 2s′ + z s″ |
+//! | `gelu` | z Φ(z) | Φ + z ϕ | (2 − z²) ϕ |
+//! | `gelu_tanh` | z s(y), y = 2√(2/π)(z + 0.044715 z³) | s + z s′y′ | 2s′y′ + z(s″y′² + s′y″) |
+//! | `elu` | z for z > 0, else eᶻ − 1 | 1, else eᶻ | 0, else eᶻ |
+//! | `leaky_relu` | z for z > 0, else 0.01 z | 1, else 0.01 | 0 |
+//! | `sin` | sin z | cos z | −sin z |
+//!
+//! Every entry is finite wherever the exact value is, up to |z| = 1.8e308, and is accurate relative to itself in both
+//! tails; near a root of φ′ or φ″ that is not at zero (silu, gelu, gelu_tanh) the error is relative to the summands.
+
+mod jets;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A name that is no activation's; the message lists those that are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown activation `{name}`: choose one of {}", Activation::ALL.map(Activation::name).join(", "))]
+pub struct UnknownActivation {
+    /// The name as it was given.
+    pub name: String,
+}
+
+/// An elementwise nonlinearity; formulas in the [module](self) head.
+///
+/// ```
+/// use riemannian_laplace::network::Activation;
+///
+/// let activation: Activation = "tanh".parse()?;
+/// let (value, slope, curvature) = activation.derivatives(0.5);
+/// assert!((slope - (1.0 - value * value)).abs() < 1e-15);
+/// assert!((curvature + 2.0 * value * slope).abs() < 1e-15);
+///
+/// let mut h = [0.0; 3];
+/// activation.apply(&[-0.5, 0.0, 0.5], &mut h);
+/// assert_eq!(h, [-value, 0.0, value]);
+/// # Ok::<(), riemannian_laplace::network::UnknownActivation>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Activation {
+    /// z: a layer without nonlinearity.
+    Identity,
+    /// tanh z.
+    Tanh,
+    /// max(z, 0), with slope 0 at z = 0.
+    Relu,
+    /// 1/(1 + e⁻ᶻ).
+    Sigmoid,
+    /// log(1 + eᶻ) for every z, without a linear piece.
+    Softplus,
+    /// z/(1 + e⁻ᶻ), also called swish.
+    Silu,
+    /// z Φ(z), Φ the standard normal distribution function (the exact form, with erf).
+    Gelu,
+    /// ½z(1 + tanh(√(2/π)(z + 0.044715 z³))), the common approximation of gelu.
+    GeluTanh,
+    /// z for z > 0, else eᶻ − 1 (α = 1); curvature 1 at z = 0, the limit from the left.
+    Elu,
+    /// z for z > 0, else 0.01 z, with slope 0.01 at z = 0.
+    LeakyRelu,
+    /// sin z.
+    Sin,
+}
+
+/// Evaluates an expression with `$jet` bound to the activation's z → (φ, φ′, φ″): the expression is compiled once for each
+/// activation, so a loop in it has no branch inside, and derivatives it does not use cost nothing.
+macro_rules! with_jet {
+    ($activation:expr, $jet:ident => $body:expr) => {
+        match $activation {
+            Activation::Identity => with_jet!(@ identity, $jet => $body),
+            Activation::Tanh => with_jet!(@ tanh, $jet => $body),
+            Activation::Relu => with_jet!(@ relu, $jet => $body),
+            Activation::Sigmoid => with_jet!(@ sigmoid, $jet => $body),
+            Activation::Softplus => with_jet!(@ softplus, $jet => $body),
+            Activation::Silu => with_jet!(@ silu, $jet => $body),
+            Activation::Gelu => with_jet!(@ gelu, $jet => $body),
+            Activation::GeluTanh => with_jet!(@ gelu_tanh, $jet => $body),
+            Activation::Elu => with_jet!(@ elu, $jet => $body),
+            Activation::LeakyRelu => with_jet!(@ leaky_relu, $jet => $body),
+            Activation::Sin => with_jet!(@ sin, $jet => $body),
+        }
+    };
+    (@ $name:ident, $jet:ident => $body:expr) => {{
+        let $jet = jets::$name;
+        $body
+    }};
+}
+
+impl Activation {
+    /// Every activation, in the order of the table.
+    pub const ALL: [Self; 11] = [
+        Self::Identity,
+        Self::Tanh,
+        Self::Relu,
+        Self::Sigmoid,
+        Self::Softplus,
+        Self::Silu,
+        Self::Gelu,
+        Self::GeluTanh,
+        Self::Elu,
+        Self::LeakyRelu,
+        Self::Sin,
+    ];
+
+    /// The name by which files and the command line know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Tanh => "tanh",
+            Self::Relu => "relu",
+            Self::Sigmoid => "sigmoid",
+            Self::Softplus => "softplus",
+            Self::Silu => "silu",
+            Self::Gelu => "gelu",
+            Self::GeluTanh => "gelu_tanh",
+            Self::Elu => "elu",
+            Self::LeakyRelu => "leaky_relu",
+            Self::Sin => "sin",
+        }
+    }
+
+    /// Whether φ″ = 0 wherever it exists: identity, relu, leaky_relu.
+    ///
+    /// With a hinge (the last two) the Fisher metric jumps across hinges, and a geodesic does not keep its speed there.
+    pub fn is_piecewise_linear(self) -> bool {
+        matches!(self, Self::Identity | Self::Relu | Self::LeakyRelu)
+    }
+
+    /// φ(z).
+    pub fn value(self, z: f64) -> f64 {
+        with_jet!(self, jet => jet(z).0)
+    }
+
+    /// (φ(z), φ′(z), φ″(z)).
+    pub fn derivatives(self, z: f64) -> (f64, f64, f64) {
+        with_jet!(self, jet => jet(z))
+    }
+
+    /// Writes h = φ(z) of every entry. Slices of equal length; the same numbers as [`value`](Self::value).
+    pub fn apply(&self, z: &[f64], h: &mut [f64]) {
+        debug_assert_eq!(z.len(), h.len());
+        with_jet!(*self, jet => for (&z, h) in z.iter().zip(h) {
+            *h = jet(z).0;
+        });
+    }
+
+    /// Writes h = φ(z) and φ′(z) of every entry. Slices of equal length.
+    pub fn apply_with_slope(&self, z: &[f64], h: &mut [f64], slope: &mut [f64]) {
+        debug_assert!(z.len() == h.len() && z.len() == slope.len());
+        with_jet!(*self, jet => for ((&z, h), slope) in z.iter().zip(h).zip(slope) {
+            (*h, *slope, _) = jet(z);
+        });
+    }
+
+    /// Writes h = φ(z), φ′(z) and φ″(z) of every entry. Slices of equal length.
+    ///
+    /// ```
+    /// use riemannian_laplace::network::Activation;
+    ///
+    /// let (mut h, mut slope, mut curvature) = ([0.0; 2], [0.0; 2], [0.0; 2]);
+    /// Activation::Sin.apply_jet(&[0.0, 1.0], &mut h, &mut slope, &mut curvature);
+    /// assert_eq!(curvature, [-h[0], -h[1]]);
+    /// ```
+    pub fn apply_jet(&self, z: &[f64], h: &mut [f64], slope: &mut [f64], curvature: &mut [f64]) {
+        debug_assert!(z.len() == h.len() && z.len() == slope.len() && z.len() == curvature.len());
+        with_jet!(*self, jet => for (((&z, h), slope), curvature) in z.iter().zip(h).zip(slope).zip(curvature) {
+            (*h, *slope, *curvature) = jet(z);
+        });
+    }
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Activation {
+    type Err = UnknownActivation;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|activation| activation.name() == name)
+            .ok_or_else(|| UnknownActivation { name: name.to_owned() })
+    }
+}

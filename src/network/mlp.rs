@@ -1,0 +1,107 @@
+//! The network as a candle module, for training with candle's optimisers.
+//!
+//! Layer i is named `2i` (`0.weight`, `0.bias`, `2.weight`, …), the names of a PyTorch `nn.Sequential` with an
+//! activation between the layers, so that a saved `VarMap` loads there too.
+
+use candle_core::{DType, Device, Module, Tensor};
+use candle_nn::{Linear, VarBuilder, VarMap, linear, linear_no_bias};
+
+use super::{Activation, Architecture, Network};
+use crate::error::Result;
+
+/// A multilayer perceptron built from a [`VarBuilder`].
+///
+/// ```
+/// use candle_core::{DType, Device, Module, Tensor};
+/// use candle_nn::{VarBuilder, VarMap};
+/// use riemannian_laplace::network::{Activation, Architecture, Mlp};
+///
+/// let variables = VarMap::new();
+/// let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
+/// let mlp = Mlp::new(Architecture::new(&[1, 10, 1], Activation::Tanh)?, builder)?;
+/// let outputs = mlp.forward(&Tensor::zeros((5, 1), DType::F32, &Device::Cpu)?)?;
+/// assert_eq!(outputs.dims(), [5, 1]);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Mlp {
+    architecture: Architecture,
+    layers: Vec<Linear>,
+}
+
+impl Mlp {
+    /// Builds the layers from (or into) the builder's variables.
+    pub fn new(architecture: Architecture, builder: VarBuilder<'_>) -> Result<Self> {
+        let mut layers = Vec::with_capacity(architecture.layers().len());
+        for (index, layer) in architecture.layers().iter().enumerate() {
+            let place = builder.pp(2 * index);
+            let make = if layer.bias { linear } else { linear_no_bias };
+            layers.push(make(layer.inputs, layer.outputs, place)?);
+        }
+        Ok(Self { architecture, layers })
+    }
+
+    /// A trainable copy of a network: its parameters become variables of `variables`.
+    pub fn trainable(network: &Network, variables: &VarMap, dtype: DType, device: &Device) -> Result<Self> {
+        let mlp = Self::new(network.architecture().clone(), VarBuilder::from_varmap(variables, dtype, device))?;
+        let mut variables = variables.clone();
+        for (index, layer) in mlp.architecture.layers().iter().enumerate() {
+            let weights = layer.weights(network.parameters()).to_vec();
+            let weights = Tensor::from_vec(weights, (layer.outputs, layer.inputs), device)?.to_dtype(dtype)?;
+            variables.set_one(format!("{}.weight", 2 * index), weights)?;
+            if layer.bias {
+                let biases = Tensor::from_vec(layer.biases(network.parameters()).to_vec(), layer.outputs, device)?;
+                variables.set_one(format!("{}.bias", 2 * index), biases.to_dtype(dtype)?)?;
+            }
+        }
+        Ok(mlp)
+    }
+
+    /// The shape of the network.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// The present parameters in flat order, in f64.
+    pub fn parameters(&self) -> Result<Vec<f64>> {
+        let mut theta = Vec::with_capacity(self.architecture.n_params());
+        for layer in &self.layers {
+            theta.extend(layer.weight().flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?);
+            if let Some(bias) = layer.bias() {
+                theta.extend(bias.to_dtype(DType::F64)?.to_vec1::<f64>()?);
+            }
+        }
+        Ok(theta)
+    }
+}
+
+impl Module for Mlp {
+    fn forward(&self, inputs: &Tensor) -> candle_core::Result<Tensor> {
+        let mut hidden = inputs.clone();
+        for (index, layer) in self.layers.iter().enumerate() {
+            if index > 0 {
+                hidden = activate(self.architecture.activation(), &hidden)?;
+            }
+            hidden = layer.forward(&hidden)?;
+        }
+        Ok(hidden)
+    }
+}
+
+/// φ on a tensor, in operations candle can differentiate.
+fn activate(activation: Activation, z: &Tensor) -> candle_core::Result<Tensor> {
+    match activation {
+        Activation::Identity => Ok(z.clone()),
+        Activation::Tanh => z.tanh(),
+        Activation::Relu => z.relu(),
+        Activation::Sigmoid => candle_nn::ops::sigmoid(z),
+        // log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)): exact for both tails.
+        Activation::Softplus => z.relu()? + (z.abs()?.neg()?.exp()? + 1.0)?.log()?,
+        Activation::Silu => z.silu(),
+        Activation::Gelu => z.gelu_erf(),
+        Activation::GeluTanh => z.gelu(),
+        Activation::Elu => z.elu(1.0),
+        Activation::LeakyRelu => candle_nn::ops::leaky_relu(z, 0.01),
+        Activation::Sin => z.sin(),
+    }
+}

@@ -1,0 +1,230 @@
+//! The frozen network: its shape and its parameters in f64, from candle, from PyTorch, or from a file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use rand::Rng;
+
+use super::{Activation, Architecture, Mlp};
+use crate::error::{Error, Result, check_size};
+use crate::random::stream;
+use crate::tensors::{self, Tensor, TensorFile, Values};
+
+/// The metadata key that names the activation.
+const ACTIVATION: &str = "activation";
+
+/// A trained network: the architecture and θ̂.
+///
+/// ```
+/// use riemannian_laplace::network::{Activation, Architecture, Network};
+/// let network = Network::random(Architecture::new(&[1, 10, 1], Activation::Tanh)?, 1);
+/// assert_eq!(network.parameters().len(), 31);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    architecture: Architecture,
+    parameters: Vec<f64>,
+}
+
+impl Network {
+    /// A network with the given flat parameters.
+    pub fn new(architecture: Architecture, parameters: Vec<f64>) -> Result<Self> {
+        check_size("number of parameters", architecture.n_params(), parameters.len())?;
+        match parameters.iter().position(|value| !value.is_finite()) {
+            Some(index) => Err(Error::NotFinite { what: "the parameter vector", row: 0, column: index }),
+            None => Ok(Self { architecture, parameters }),
+        }
+    }
+
+    /// A network with PyTorch's default initialisation: weights and biases uniform on ±1/√inputs.
+    pub fn random(architecture: Architecture, seed: u64) -> Self {
+        let mut parameters = Vec::with_capacity(architecture.n_params());
+        for (index, layer) in architecture.layers().iter().enumerate() {
+            let mut generator = stream(seed, index as u64);
+            let bound = 1.0 / (layer.inputs as f64).sqrt();
+            parameters.extend((0..layer.n_params()).map(|_| bound * (2.0 * generator.random::<f64>() - 1.0)));
+        }
+        Self { architecture, parameters }
+    }
+
+    /// The present state of a candle module.
+    pub fn from_mlp(mlp: &Mlp) -> Result<Self> {
+        Self::new(mlp.architecture().clone(), mlp.parameters()?)
+    }
+
+    /// Reads a PyTorch `nn.Sequential` state dict, or a candle `VarMap` of an [`Mlp`], saved as safetensors.
+    ///
+    /// The activation is `activation`, or else the one the file's metadata names; a network without hidden layer needs
+    /// none.
+    pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {
+        let file = TensorFile::read(path)?;
+        let named = match file.metadata.get(ACTIVATION) {
+            Some(name) => Some(name.parse::<Activation>()?),
+            None => None,
+        };
+        let layers = collect_layers(path, file.tensors)?;
+        let activation = match activation.or(named) {
+            Some(activation) => activation,
+            None if layers.len() == 1 => Activation::Identity,
+            None => return Err(Error::MissingActivation { path: path.to_path_buf() }),
+        };
+        let sizes: Vec<usize> = std::iter::once(layers[0].weight.shape[1])
+            .chain(layers.iter().map(|layer| layer.weight.shape[0]))
+            .collect();
+        let biases: Vec<bool> = layers.iter().map(|layer| layer.bias.is_some()).collect();
+        let mut parameters = Vec::new();
+        for layer in layers {
+            parameters.extend(layer.weight.values);
+            parameters.extend(layer.bias.map(|bias| bias.values).unwrap_or_default());
+        }
+        Self::new(Architecture::with_biases(&sizes, &biases, activation)?, parameters)
+    }
+
+    /// Writes the network as f64 safetensors under the names of a PyTorch `nn.Sequential`.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let names: Vec<(String, String)> = (0..self.architecture.layers().len())
+            .map(|index| (format!("{}.weight", 2 * index), format!("{}.bias", 2 * index)))
+            .collect();
+        let mut entries = Vec::new();
+        for (layer, (weight, bias)) in self.architecture.layers().iter().zip(&names) {
+            let weights = Values::Real(layer.weights(&self.parameters));
+            entries.push((weight.as_str(), vec![layer.outputs, layer.inputs], weights));
+            if layer.bias {
+                entries.push((bias.as_str(), vec![layer.outputs], Values::Real(layer.biases(&self.parameters))));
+            }
+        }
+        let metadata = HashMap::from([(ACTIVATION.to_string(), self.architecture.activation().to_string())]);
+        tensors::write(path, &entries, metadata)
+    }
+
+    /// The shape of the network.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// θ̂ in flat order.
+    pub fn parameters(&self) -> &[f64] {
+        &self.parameters
+    }
+
+    /// A hash of architecture and parameters (FNV-1a, 64 bits, in hexadecimal) that tells networks apart.
+    pub fn fingerprint(&self) -> String {
+        let shape = self.architecture.to_string();
+        let biases = self.architecture.layers().iter().map(|layer| u8::from(layer.bias));
+        let weights = self.parameters.iter().flat_map(|value| value.to_le_bytes());
+        let hash =
+            shape.bytes().chain(biases).chain(weights).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        format!("{hash:016x}")
+    }
+}
+
+/// The tensors of one layer.
+struct LayerTensors {
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+/// Sorts the tensors into layers by the numbers in their names and checks that the shapes chain.
+fn collect_layers(path: &Path, tensors: BTreeMap<String, Tensor>) -> Result<Vec<LayerTensors>> {
+    let mut weights: BTreeMap<u64, (String, Tensor)> = BTreeMap::new();
+    let mut biases: BTreeMap<u64, (String, Tensor)> = BTreeMap::new();
+    let mut common_prefix: Option<String> = None;
+    for (name, tensor) in tensors {
+        let Some((prefix, number, is_weight)) = layer_name(&name) else {
+            return Err(Error::TensorName { path: path.to_path_buf(), tensor: name });
+        };
+        let expected = common_prefix.get_or_insert_with(|| prefix.to_string());
+        let kind = if is_weight { &mut weights } else { &mut biases };
+        if expected != prefix || kind.contains_key(&number) {
+            return Err(Error::TensorName { path: path.to_path_buf(), tensor: name });
+        }
+        kind.insert(number, (name, tensor));
+    }
+    let shape_error = |name: &str, tensor: &Tensor, expected: String| Error::TensorShape {
+        path: path.to_path_buf(),
+        tensor: name.to_string(),
+        found: tensor.shape.clone(),
+        expected,
+    };
+    let mut layers: Vec<LayerTensors> = Vec::new();
+    let mut width: Option<usize> = None;
+    for (number, (name, weight)) in weights {
+        if weight.shape.len() != 2 || weight.shape.contains(&0) {
+            return Err(shape_error(
+                &name,
+                &weight,
+                "a weight needs shape [outputs, inputs], both positive".to_string(),
+            ));
+        }
+        if let Some(previous) = width.filter(|&previous| previous != weight.shape[1]) {
+            let expected =
+                format!("the layer before it has {previous} outputs, so it needs shape [outputs, {previous}]");
+            return Err(shape_error(&name, &weight, expected));
+        }
+        let outputs = weight.shape[0];
+        width = Some(outputs);
+        let bias = match biases.remove(&number) {
+            Some((name, bias)) if bias.shape != [outputs] => {
+                let expected = format!("its weight has {outputs} outputs, so it needs shape [{outputs}]");
+                return Err(shape_error(&name, &bias, expected));
+            }
+            Some((_, bias)) => Some(bias),
+            None => None,
+        };
+        layers.push(LayerTensors { weight, bias });
+    }
+    if let Some((name, _)) = biases.into_values().next() {
+        let weight = format!("{}weight", name.trim_end_matches("bias"));
+        let found = format!("`{name}` without it");
+        return Err(Error::MissingTensor { path: path.to_path_buf(), tensor: weight, found });
+    }
+    if layers.is_empty() {
+        let found = "no layers".to_string();
+        return Err(Error::MissingTensor { path: path.to_path_buf(), tensor: "0.weight".to_string(), found });
+    }
+    Ok(layers)
+}
+
+/// Splits `model.2.weight` into the prefix `model.`, the number 2 and whether it is a weight. A lone `weight` is layer 0.
+fn layer_name(name: &str) -> Option<(&str, u64, bool)> {
+    let (stem, kind) = name.rsplit_once('.').unwrap_or(("", name));
+    let is_weight = match kind {
+        "weight" => true,
+        "bias" => false,
+        _ => return None,
+    };
+    let prefix = stem.trim_end_matches(|character: char| character.is_ascii_digit());
+    let digits = &stem[prefix.len()..];
+    let number = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    Some((prefix, number, is_weight))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_pytorch_and_candle_are_understood() {
+        assert_eq!(layer_name("0.weight"), Some(("", 0, true)));
+        assert_eq!(layer_name("model.12.bias"), Some(("model.", 12, false)));
+        assert_eq!(layer_name("fc3.weight"), Some(("fc", 3, true)));
+        assert_eq!(layer_name("weight"), Some(("", 0, true)));
+        assert_eq!(layer_name("0.running_mean"), None);
+    }
+
+    #[test]
+    fn a_saved_network_loads_unchanged() -> Result<()> {
+        let folder = tempfile::tempdir().map_err(Error::io(Path::new("temporary folder")))?;
+        let path = folder.path().join("model.safetensors");
+        let architecture = Architecture::with_biases(&[2, 5, 4, 3], &[true, false, true], Activation::Silu)?;
+        let network = Network::random(architecture, 3);
+        network.save(&path)?;
+        let loaded = Network::load(&path, None)?;
+        assert_eq!(loaded, network);
+        assert_eq!(loaded.fingerprint(), network.fingerprint());
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! Training with candle: Adam or AdamW on the mean negative log likelihood, full batch as in the paper, or mini-batches.
+
+use candle_core::{DType, Device, Module, Tensor};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap, loss, ops};
+use rand::seq::SliceRandom;
+
+use super::{Mlp, Network};
+use crate::data::Dataset;
+use crate::error::{Error, Result, check_size};
+use crate::likelihood::Family;
+use crate::random::stream;
+
+/// How the weights are kept small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decay {
+    /// ½λ‖θ‖² in the loss: PyTorch's `Adam(weight_decay = λ)`, the paper's choice, and the MAP of a Gaussian prior.
+    L2,
+    /// θ ← (1 − ηλ)θ beside the step: AdamW.
+    Decoupled,
+}
+
+/// Settings of [`train`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainingOptions {
+    /// Passes over the data (default 20,000, the paper's).
+    pub epochs: usize,
+    /// The learning rate η (default 1e-2, the paper's).
+    pub learning_rate: f64,
+    /// The weight decay λ (default 1e-5, the paper's).
+    pub weight_decay: f64,
+    /// How the decay acts (default [`Decay::L2`]).
+    pub decay: Decay,
+    /// Data points a step; `None` (the default) takes all of them.
+    pub batch_size: Option<usize>,
+    /// The seed of the order of the mini-batches.
+    pub seed: u64,
+}
+
+impl Default for TrainingOptions {
+    fn default() -> Self {
+        Self { epochs: 20_000, learning_rate: 1e-2, weight_decay: 1e-5, decay: Decay::L2, batch_size: None, seed: 0 }
+    }
+}
+
+/// What training did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Training {
+    /// The trained network.
+    pub network: Network,
+    /// The mean loss of the last epoch, without the decay.
+    pub loss: f64,
+    /// The epochs that were run.
+    pub epochs: usize,
+}
+
+/// How often the loss is looked at, for progress and divergence.
+const LOOK_EVERY: usize = 100;
+
+/// Trains a network, from its present parameters, in f64.
+///
+/// The loss is the mean squared error for a Gaussian family and the mean negative log likelihood (up to constants) for
+/// the others. `progress` is called with the epoch and the loss from time to time. A loss that is not finite ends the
+/// training with an error.
+///
+/// ```
+/// use ndarray::array;
+/// use riemannian_laplace::data::Dataset;
+/// use riemannian_laplace::likelihood::Family;
+/// use riemannian_laplace::network::{train, Activation, Architecture, Network, TrainingOptions};
+///
+/// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.0], [3.0], [5.0]])?;
+/// let start = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 0);
+/// let options = TrainingOptions { epochs: 2000, weight_decay: 0.0, ..Default::default() };
+/// let trained = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?;
+/// assert!(trained.loss < 1e-6);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+pub fn train(
+    start: &Network,
+    data: &Dataset,
+    family: &Family,
+    options: &TrainingOptions,
+    mut progress: impl FnMut(usize, f64),
+) -> Result<Training> {
+    let architecture = start.architecture();
+    check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
+    data.check_targets(family.likelihood(), architecture.n_outputs())?;
+    check_options(options)?;
+    let device = Device::Cpu;
+    let variables = VarMap::new();
+    let mlp = Mlp::trainable(start, &variables, DType::F64, &device)?;
+    let decoupled = if options.decay == Decay::Decoupled { options.weight_decay } else { 0.0 };
+    let penalty = if options.decay == Decay::L2 { options.weight_decay } else { 0.0 };
+    let parameters = ParamsAdamW { lr: options.learning_rate, weight_decay: decoupled, ..Default::default() };
+    let mut optimizer = AdamW::new(variables.all_vars(), parameters)?;
+    let batches = Batches::new(data, family, options, &device)?;
+    let mut last_loss = f64::NAN;
+    for epoch in 0..options.epochs {
+        let look = epoch % LOOK_EVERY == 0 || epoch + 1 == options.epochs;
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (inputs, targets) in batches.of_epoch(epoch as u64)? {
+            let value = objective(family, &mlp.forward(&inputs)?, &targets)?;
+            let mut total = value.clone();
+            if penalty > 0.0 {
+                for variable in variables.all_vars() {
+                    total = (total + (variable.sqr()?.sum_all()? * (0.5 * penalty))?)?;
+                }
+            }
+            optimizer.backward_step(&total)?;
+            if look {
+                let rows = inputs.dim(0)? as f64;
+                sum += rows * value.to_scalar::<f64>()?;
+                count += rows;
+            }
+        }
+        if look {
+            last_loss = sum / count;
+            if !last_loss.is_finite() {
+                return Err(Error::TrainingDiverged { epoch, loss: last_loss });
+            }
+            progress(epoch + 1, last_loss);
+        }
+    }
+    let parameters = mlp.parameters()?;
+    if parameters.iter().any(|value| !value.is_finite()) {
+        return Err(Error::TrainingDiverged { epoch: options.epochs, loss: last_loss });
+    }
+    Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss: last_loss, epochs: options.epochs })
+}
+
+fn check_options(options: &TrainingOptions) -> Result<()> {
+    let setting = |name, value: String, requirement| Err(Error::Setting { name, value, requirement });
+    if !(options.learning_rate > 0.0 && options.learning_rate.is_finite()) {
+        return setting("the learning rate", options.learning_rate.to_string(), "positive and finite");
+    }
+    if !(options.weight_decay >= 0.0 && options.weight_decay.is_finite()) {
+        return setting("the weight decay", options.weight_decay.to_string(), "at least zero and finite");
+    }
+    if options.epochs == 0 {
+        return setting("the number of epochs", "0".to_string(), "at least 1");
+    }
+    if options.batch_size == Some(0) {
+        return setting("the batch size", "0".to_string(), "at least 1");
+    }
+    Ok(())
+}
+
+/// The mean loss of a batch, in operations candle can differentiate.
+fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
+    match family {
+        Family::Gaussian(_) => loss::mse(outputs, targets),
+        Family::Categorical(_) => {
+            let log_probabilities = ops::log_softmax(outputs, 1)?;
+            loss::nll(&log_probabilities, targets)
+        }
+        // −log p = max(f, 0) − f·y + log(1 + e^(−|f|)), summed over the outputs of a point.
+        Family::Bernoulli(_) => {
+            let softplus = (outputs.relu()? + (outputs.abs()?.neg()?.exp()? + 1.0)?.log()?)?;
+            (softplus - (outputs * targets)?)?.sum(1)?.mean_all()
+        }
+        Family::Poisson(_) => (outputs.exp()? - (outputs * targets)?)?.sum(1)?.mean_all(),
+    }
+}
+
+/// The data as tensors, and the order in which they are shown.
+struct Batches {
+    inputs: Tensor,
+    targets: Tensor,
+    batch_size: Option<usize>,
+    seed: u64,
+}
+
+impl Batches {
+    fn new(data: &Dataset, family: &Family, options: &TrainingOptions, device: &Device) -> Result<Self> {
+        let (rows, columns) = data.inputs().dim();
+        let inputs = Tensor::from_vec(data.inputs().iter().copied().collect(), (rows, columns), device)?;
+        let targets = match family {
+            Family::Categorical(_) => {
+                Tensor::from_vec(data.targets().iter().map(|&label| label as u32).collect(), rows, device)?
+            }
+            _ => Tensor::from_vec(data.targets().iter().copied().collect(), data.targets().dim(), device)?,
+        };
+        let batch_size = options.batch_size.filter(|&size| size < rows);
+        Ok(Self { inputs, targets, batch_size, seed: options.seed })
+    }
+
+    /// The batches of one epoch: all data at once, or a fresh shuffle cut into pieces.
+    fn of_epoch(&self, epoch: u64) -> Result<Vec<(Tensor, Tensor)>> {
+        let Some(size) = self.batch_size else {
+            return Ok(vec![(self.inputs.clone(), self.targets.clone())]);
+        };
+        let mut order: Vec<u32> = (0..self.inputs.dim(0)? as u32).collect();
+        order.shuffle(&mut stream(self.seed, epoch));
+        let pick = |rows: &[u32]| -> Result<(Tensor, Tensor)> {
+            let rows = Tensor::from_vec(rows.to_vec(), rows.len(), self.inputs.device())?;
+            Ok((self.inputs.index_select(&rows, 0)?, self.targets.index_select(&rows, 0)?))
+        };
+        order.chunks(size).map(pick).collect()
+    }
+}

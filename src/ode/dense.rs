@@ -1,0 +1,153 @@
+//! Dense output: the solution between the ends of the accepted steps.
+//!
+//! With `x = (t - t_old) / h` a step is either the polynomial
+//! `y_old + h sum_r x^r q_r` (Dormand-Prince: order 4, Bogacki-Shampine: the
+//! cubic Hermite polynomial, order 3) or the nested form
+//! `y_old + x (F_0 + (1 - x) (F_1 + x (F_2 + ...)))` (DOP853: order 7, from
+//! three further stages). Both meet the states at the ends of the step; the
+//! path is continuous, and so is its derivative.
+//!
+//! Sources: Shampine 1986; Hairer, Norsett & Wanner 1993, section II.6.
+
+use super::stepper::{Stepper, weighted};
+use super::tableau::{DenseRule, Method};
+
+/// The accepted steps of a solve, each with its interpolant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DensePath {
+    method: Method,
+    dim: usize,
+    /// The times at the ends of the steps; the first is the initial time.
+    times: Vec<f64>,
+    /// The states at these times, one after the other.
+    states: Vec<f64>,
+    /// The interpolants, one after the other, each `rows` vectors.
+    rows: Vec<f64>,
+}
+
+impl DensePath {
+    /// A path that is the one point `y` at time `t`.
+    pub(crate) fn new(method: Method, t: f64, y: &[f64]) -> Self {
+        DensePath { method, dim: y.len(), times: vec![t], states: y.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds the step that has just been attempted and will be accepted, from
+    /// `t` to `next`, and returns how many evaluations that took.
+    pub(crate) fn record<R>(&mut self, stepper: &mut Stepper, rhs: &mut R, t: f64, next: f64) -> usize
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        let h = next - t;
+        let evaluations = match stepper.tableau().dense {
+            DenseRule::Powers(rows) => {
+                for row in rows {
+                    self.push_row(stepper, row, 1.0);
+                }
+                0
+            }
+            DenseRule::Nested { extra, rest } => {
+                stepper.extend(rhs, t, h, extra);
+                self.push_ends(stepper, h);
+                for row in rest {
+                    self.push_row(stepper, row, h);
+                }
+                extra.len()
+            }
+        };
+        self.times.push(next);
+        self.states.extend_from_slice(stepper.numbers(stepper.trial()));
+        evaluations
+    }
+
+    /// Appends `factor sum_i w_i k_i`.
+    fn push_row(&mut self, stepper: &Stepper, weights: &[(usize, f64)], factor: f64) {
+        let end = self.rows.len() + self.dim;
+        for index in 0..stepper.trial().len() {
+            let sum = weighted(weights, stepper.stages(), index);
+            self.rows.extend(sum.map(|sum| factor * sum));
+        }
+        self.rows.truncate(end);
+    }
+
+    /// Appends `F_0 .. F_2` of the nested form, which follow from the states and
+    /// derivatives at the ends of the step.
+    fn push_ends(&mut self, stepper: &Stepper, h: f64) {
+        let old = stepper.numbers(stepper.state());
+        let new = stepper.numbers(stepper.trial());
+        let first = stepper.numbers(stepper.derivative());
+        let last = stepper.numbers(&stepper.stages()[stepper.tableau().last()]);
+        let change = || new.iter().zip(old).map(|(new, old)| new - old);
+        self.rows.extend(change());
+        self.rows.extend(change().zip(first).map(|(change, k)| h * k - change));
+        self.rows.extend(
+            change().zip(first.iter().zip(last)).map(|(change, (first, last))| 2.0 * change - h * (last + first)),
+        );
+    }
+
+    /// Number of unknowns of the system.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The initial time and the times at the ends of the accepted steps, in the
+    /// direction of integration.
+    pub fn times(&self) -> &[f64] {
+        &self.times
+    }
+
+    /// The state at `times()[index]`; empty if there is no such time.
+    pub fn state(&self, index: usize) -> &[f64] {
+        if index < self.times.len() { &self.states[index * self.dim..][..self.dim] } else { &[] }
+    }
+
+    /// Writes the state at time `t` to `out`, of length [`DensePath::dim`]; of
+    /// a shorter `out` the leading numbers, and what is longer is left alone.
+    ///
+    /// Outside of the times of the path the first or last step is extrapolated,
+    /// with no claim of accuracy. A path without a step is constant.
+    pub fn at(&self, t: f64, out: &mut [f64]) {
+        let steps = self.times.len() - 1;
+        if steps == 0 || self.dim == 0 {
+            for (out, y) in out.iter_mut().zip(&self.states) {
+                *out = *y;
+            }
+            return;
+        }
+        let forward = self.times[steps] >= self.times[0];
+        let inner = &self.times[1..steps];
+        let step = inner.partition_point(|end| if forward { *end < t } else { *end > t });
+        let h = self.times[step + 1] - self.times[step];
+        let x = (t - self.times[step]) / h;
+        let old = self.state(step);
+        let size = self.rows.len() / steps;
+        let rows = self.rows[step * size..][..size].chunks_exact(self.dim);
+        let dim = self.dim.min(out.len());
+        let out = &mut out[..dim];
+        out.fill(0.0);
+        match self.method.tableau().dense {
+            DenseRule::Powers(_) => {
+                let mut power = x;
+                for row in rows {
+                    for (out, q) in out.iter_mut().zip(row) {
+                        *out += power * q;
+                    }
+                    power *= x;
+                }
+                for (out, old) in out.iter_mut().zip(old) {
+                    *out = h * *out + old;
+                }
+            }
+            DenseRule::Nested { .. } => {
+                for (index, row) in rows.enumerate().rev() {
+                    let factor = if index % 2 == 0 { x } else { 1.0 - x };
+                    for (out, f) in out.iter_mut().zip(row) {
+                        *out = (*out + f) * factor;
+                    }
+                }
+                for (out, old) in out.iter_mut().zip(old) {
+                    *out += old;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One trial step of an embedded explicit Runge-Kutta pair.
+//!
+//! From the state `y` and its derivative `k_0` the stepper computes the stages
+//! `k_i = f(t + c_i h, y + h sum_j a_ij k_j)`, the trial state
+//! `y' = y + h sum_i b_i k_i` and its derivative `k_s = f(t + h, y')`. When the
+//! step is accepted `k_s` becomes `k_0` without a copy or an evaluation (first
+//! same as last); when it is rejected `k_0` is still there.
+//!
+//! All vectors are stored as blocks of [`LANES`] numbers, the last one filled up
+//! with zeros, so that a sum over stages runs over arrays of fixed size that stay
+//! in registers: it reads each number once and writes each once, with one check
+//! of an index per block. The right-hand side sees slices of the true length.
+//!
+//! Source: Hairer, Norsett & Wanner 1993, sections II.1 and II.4.
+
+use super::tableau::{Stage, Tableau};
+
+/// Numbers in one block of a [`Row`].
+pub(crate) const LANES: usize = 8;
+
+/// A block of consecutive numbers of a vector.
+pub(crate) type Block = [f64; LANES];
+
+/// A vector as blocks; the last one is filled up with zeros.
+pub(crate) type Row = Vec<Block>;
+
+/// The stages, the state and the trial state of one system.
+#[derive(Clone, Debug)]
+pub(crate) struct Stepper {
+    tableau: &'static Tableau,
+    dim: usize,
+    /// The derivatives `k_0 .. k_s`, and any further stages of the dense output.
+    stages: Vec<Row>,
+    /// The current state `y`.
+    state: Row,
+    /// The state `y'` at the end of the trial step.
+    trial: Row,
+    /// The state at which a stage is evaluated.
+    point: Row,
+}
+
+impl Stepper {
+    /// Storage for steps of a system with `dim` unknowns.
+    pub(crate) fn new(tableau: &'static Tableau, dim: usize) -> Self {
+        let row = vec![[0.0; LANES]; dim.div_ceil(LANES)];
+        Stepper {
+            tableau,
+            dim,
+            stages: vec![row.clone(); tableau.last() + 1],
+            state: row.clone(),
+            trial: row.clone(),
+            point: row,
+        }
+    }
+
+    /// The coefficients in use.
+    pub(crate) fn tableau(&self) -> &'static Tableau {
+        self.tableau
+    }
+
+    /// Number of unknowns.
+    pub(crate) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The stages `k_0 .. k_s`, followed by any further ones.
+    pub(crate) fn stages(&self) -> &[Row] {
+        &self.stages
+    }
+
+    /// The current state `y`.
+    pub(crate) fn state(&self) -> &[Block] {
+        &self.state
+    }
+
+    /// The state `y'` at the end of the last trial step.
+    pub(crate) fn trial(&self) -> &[Block] {
+        &self.trial
+    }
+
+    /// The derivative `k_0` at the current state.
+    pub(crate) fn derivative(&self) -> &[Block] {
+        &self.stages[0]
+    }
+
+    /// The numbers of a row without its filling.
+    pub(crate) fn numbers<'a>(&self, row: &'a [Block]) -> &'a [f64] {
+        &row.as_flattened()[..self.dim]
+    }
+
+    /// Sets the state to `y`, of length `dim`, and evaluates its derivative.
+    pub(crate) fn start<R>(&mut self, rhs: &mut R, t: f64, y: &[f64])
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        self.state.as_flattened_mut()[..self.dim].copy_from_slice(y);
+        evaluate(rhs, t, &self.state, &mut self.stages[0], self.dim);
+    }
+
+    /// Evaluates the derivative at the end of an Euler step `y + h k_0` into
+    /// stage 1.
+    pub(crate) fn euler<R>(&mut self, rhs: &mut R, t: f64, h: f64)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        combine(&[(0, 1.0)], &self.stages, &self.state, h, &mut self.point);
+        evaluate(rhs, t + h, &self.point, &mut self.stages[1], self.dim);
+    }
+
+    /// Tries a step of size `h`: fills `k_1 .. k_s` and the trial state with
+    /// [`Tableau::last`] evaluations.
+    pub(crate) fn attempt<R>(&mut self, rhs: &mut R, t: f64, h: f64)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        let tableau = self.tableau;
+        self.evaluate_stages(rhs, t, h, 1, tableau.stages);
+        combine(tableau.solution, &self.stages, &self.state, h, &mut self.trial);
+        let last = &mut self.stages[tableau.last()];
+        evaluate(rhs, t + h, &self.trial, last, self.dim);
+    }
+
+    /// Evaluates further stages after `k_s`, for the dense output, and makes
+    /// room for them the first time. Call it between [`Stepper::attempt`] and
+    /// [`Stepper::accept`].
+    pub(crate) fn extend<R>(&mut self, rhs: &mut R, t: f64, h: f64, extra: &'static [Stage])
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        let first = self.tableau.last() + 1;
+        if self.stages.len() < first + extra.len() {
+            let row = vec![[0.0; LANES]; self.point.len()];
+            self.stages.resize(first + extra.len(), row);
+        }
+        self.evaluate_stages(rhs, t, h, first, extra);
+    }
+
+    /// Moves to the trial state.
+    pub(crate) fn accept(&mut self) {
+        std::mem::swap(&mut self.state, &mut self.trial);
+        self.stages.swap(0, self.tableau.last());
+    }
+
+    /// Evaluates `list` into the stages numbered from `first` on.
+    fn evaluate_stages<R>(&mut self, rhs: &mut R, t: f64, h: f64, first: usize, list: &[Stage])
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        for (index, stage) in (first..).zip(list) {
+            combine(stage.weights, &self.stages, &self.state, h, &mut self.point);
+            let out = &mut self.stages[index];
+            evaluate(rhs, t + stage.node * h, &self.point, out, self.dim);
+        }
+    }
+}
+
+/// `out = f(t, at)` on the true numbers of the rows.
+fn evaluate<R>(rhs: &mut R, t: f64, at: &[Block], out: &mut [Block], dim: usize)
+where
+    R: FnMut(f64, &[f64], &mut [f64]),
+{
+    rhs(t, &at.as_flattened()[..dim], &mut out.as_flattened_mut()[..dim]);
+}
+
+/// `out = y + h sum_i w_i k_i`.
+fn combine(weights: &[(usize, f64)], stages: &[Row], y: &[Block], h: f64, out: &mut [Block]) {
+    for (index, (out, y)) in out.iter_mut().zip(y).enumerate() {
+        let mut sum = weighted(weights, stages, index);
+        for (sum, y) in sum.iter_mut().zip(y) {
+            *sum = y + h * *sum;
+        }
+        *out = sum;
+    }
+}
+
+/// Block `index` of `sum_i w_i k_i`.
+#[inline(always)]
+pub(crate) fn weighted(weights: &[(usize, f64)], stages: &[Row], index: usize) -> Block {
+    let mut sum = [0.0; LANES];
+    for &(stage, weight) in weights {
+        for (sum, k) in sum.iter_mut().zip(&stages[stage][index]) {
+            *sum += weight * k;
+        }
+    }
+    sum
+}

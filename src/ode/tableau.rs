@@ -1,0 +1,256 @@
+//! Embedded explicit Runge-Kutta pairs as data, and the list of methods.
+//!
+//! A pair with `s` stages takes a step of size `h` from `(t, y)` by
+//!
+//! ```text
+//! k_0 = f(t, y)
+//! k_i = f(t + c_i h, y + h sum_{j < i} a_ij k_j),   i = 1 .. s - 1
+//! y'  = y + h sum_i b_i k_i
+//! k_s = f(t + h, y')
+//! ```
+//!
+//! `k_s` is the `k_0` of the next step (first same as last) and may enter the
+//! error estimate and the dense output, so every pair costs `s` evaluations a
+//! trial. Rows are stored sparsely, as `(stage, weight)` entries, so that zero
+//! coefficients cost nothing. A further pair needs a [`Tableau`] and a line in
+//! [`Method`]; nothing else in this module knows the methods by name.
+//!
+//! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge-Kutta
+//! formulae", J. Comput. Appl. Math. 6 (1980) 19-26; L. F. Shampine, "Some
+//! practical Runge-Kutta formulas", Math. Comp. 46 (1986) 135-150 (dense output
+//! of the former); P. Bogacki and L. F. Shampine, "A 3(2) pair of Runge-Kutta
+//! formulas", Appl. Math. Lett. 2 (1989) 321-325; E. Hairer, S. P. Norsett and
+//! G. Wanner, *Solving Ordinary Differential Equations I*, Springer 1993.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::dop853::DOP853;
+
+/// A sparse row of coefficients: `(stage, weight)` stands for `weight * k_stage`.
+pub type Weights = &'static [(usize, f64)];
+
+/// One stage `k_i = f(t + c_i h, y + h sum_j a_ij k_j)`.
+#[derive(Debug)]
+pub struct Stage {
+    /// The node `c_i`.
+    pub node: f64,
+    /// The row `a_ij`, nonzero entries only.
+    pub weights: Weights,
+}
+
+/// How the local error is estimated from the stages `k_0 .. k_s`.
+///
+/// The first row lists every stage, with weight zero where it does not enter:
+/// `0 * NaN` is `NaN`, so a stage that could not be evaluated always shows.
+#[derive(Debug)]
+pub enum ErrorRule {
+    /// `e = h sum_i e_i k_i`, measured by its scaled root mean square.
+    Single(Weights),
+    /// `|h| |e5|^2 / sqrt(n (|e5|^2 + 0.01 |e3|^2))` with `e5` and `e3` two
+    /// scaled estimates of orders 5 and 3 (Hairer, Norsett & Wanner 1993, II.10).
+    Combined {
+        /// The row of the fifth-order estimate.
+        fifth: Weights,
+        /// The row of the third-order estimate, nonzero entries only.
+        third: Weights,
+    },
+}
+
+/// How the solution between the ends of a step follows from the stages, with
+/// `x = (t - t_old) / h` in `[0, 1]`.
+#[derive(Debug)]
+pub enum DenseRule {
+    /// `y_old + h sum_r x^r q_r`, `r = 1 ..`, where row `r` gives
+    /// `q_r = sum_i p_ri k_i`.
+    Powers(&'static [Weights]),
+    /// `y_old + x (F_0 + (1 - x) (F_1 + x (F_2 + (1 - x) (F_3 + ...))))`, where
+    /// `F_0 = y' - y`, `F_1 = h k_0 - F_0`, `F_2 = 2 F_0 - h (k_0 + k_s)` and
+    /// the remaining `F` are `h` times the rows `rest`.
+    Nested {
+        /// Stages evaluated in addition, numbered from `s + 1` on.
+        extra: &'static [Stage],
+        /// Rows of `F_3, F_4, ...` over all stages.
+        rest: &'static [Weights],
+    },
+}
+
+/// The coefficients of one embedded explicit Runge-Kutta pair.
+#[derive(Debug)]
+pub struct Tableau {
+    /// The name of the method, as parsed and displayed.
+    pub name: &'static str,
+    /// Order of the solution that is carried on.
+    pub order: usize,
+    /// Order `q` of the error estimate, which is `O(h^(q + 1))`.
+    pub error_order: usize,
+    /// Order of the dense output.
+    pub dense_order: usize,
+    /// The stages `1 .. s - 1`; stage 0 is `f(t, y)`.
+    pub stages: &'static [Stage],
+    /// The row `b_i`, nonzero entries only.
+    pub solution: Weights,
+    /// The estimate of the local error.
+    pub error: ErrorRule,
+    /// The dense output.
+    pub dense: DenseRule,
+}
+
+impl Tableau {
+    /// Index `s` of the derivative at the end of the step, which is also the
+    /// number of evaluations that one trial step costs.
+    pub const fn last(&self) -> usize {
+        self.stages.len() + 1
+    }
+}
+
+/// An embedded explicit Runge-Kutta pair with adaptive steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Dormand and Prince's pair of orders 5 and 4 (SciPy's `RK45`, Diffrax's
+    /// `Dopri5`): six evaluations a step.
+    #[default]
+    Dopri5,
+    /// The method of order 8 with error estimates of orders 5 and 3 (SciPy's
+    /// `DOP853`): twelve evaluations a step, for tight tolerances.
+    Dop853,
+    /// Bogacki and Shampine's pair of orders 3 and 2 (SciPy's `RK23`): three
+    /// evaluations a step, for loose tolerances.
+    Bosh3,
+}
+
+impl Method {
+    /// All methods.
+    pub const ALL: [Method; 3] = [Method::Dopri5, Method::Dop853, Method::Bosh3];
+
+    /// The coefficients of the method.
+    pub const fn tableau(self) -> &'static Tableau {
+        match self {
+            Method::Dopri5 => &DOPRI5,
+            Method::Dop853 => &DOP853,
+            Method::Bosh3 => &BOSH3,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.tableau().name)
+    }
+}
+
+/// A name that is not that of any [`Method`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMethod(
+    /// The name as given.
+    pub String,
+);
+
+impl fmt::Display for UnknownMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown ODE method '{}'; use one of", self.0)?;
+        for (i, method) in Method::ALL.iter().enumerate() {
+            write!(f, "{} {method}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownMethod {}
+
+impl FromStr for Method {
+    type Err = UnknownMethod;
+
+    /// Parses the name that `Display` writes, in any case.
+    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
+        Method::ALL
+            .into_iter()
+            .find(|method| method.tableau().name.eq_ignore_ascii_case(name.trim()))
+            .ok_or_else(|| UnknownMethod(name.to_owned()))
+    }
+}
+
+/// Dormand and Prince's pair of orders 5 and 4, with Shampine's dense output of
+/// order 4.
+pub static DOPRI5: Tableau = Tableau {
+    name: "dopri5",
+    order: 5,
+    error_order: 4,
+    dense_order: 4,
+    stages: &[
+        Stage { node: 1.0 / 5.0, weights: &[(0, 1.0 / 5.0)] },
+        Stage { node: 3.0 / 10.0, weights: &[(0, 3.0 / 40.0), (1, 9.0 / 40.0)] },
+        Stage { node: 4.0 / 5.0, weights: &[(0, 44.0 / 45.0), (1, -56.0 / 15.0), (2, 32.0 / 9.0)] },
+        Stage {
+            node: 8.0 / 9.0,
+            weights: &[(0, 19372.0 / 6561.0), (1, -25360.0 / 2187.0), (2, 64448.0 / 6561.0), (3, -212.0 / 729.0)],
+        },
+        Stage {
+            node: 1.0,
+            weights: &[
+                (0, 9017.0 / 3168.0),
+                (1, -355.0 / 33.0),
+                (2, 46732.0 / 5247.0),
+                (3, 49.0 / 176.0),
+                (4, -5103.0 / 18656.0),
+            ],
+        },
+    ],
+    solution: &[(0, 35.0 / 384.0), (2, 500.0 / 1113.0), (3, 125.0 / 192.0), (4, -2187.0 / 6784.0), (5, 11.0 / 84.0)],
+    error: ErrorRule::Single(&[
+        (0, -71.0 / 57600.0),
+        (1, 0.0),
+        (2, 71.0 / 16695.0),
+        (3, -71.0 / 1920.0),
+        (4, 17253.0 / 339200.0),
+        (5, -22.0 / 525.0),
+        (6, 1.0 / 40.0),
+    ]),
+    dense: DenseRule::Powers(&[
+        &[(0, 1.0)],
+        &[
+            (0, -8048581381.0 / 2820520608.0),
+            (2, 131558114200.0 / 32700410799.0),
+            (3, -1754552775.0 / 470086768.0),
+            (4, 127303824393.0 / 49829197408.0),
+            (5, -282668133.0 / 205662961.0),
+            (6, 40617522.0 / 29380423.0),
+        ],
+        &[
+            (0, 8663915743.0 / 2820520608.0),
+            (2, -68118460800.0 / 10900136933.0),
+            (3, 14199869525.0 / 1410260304.0),
+            (4, -318862633887.0 / 49829197408.0),
+            (5, 2019193451.0 / 616988883.0),
+            (6, -110615467.0 / 29380423.0),
+        ],
+        &[
+            (0, -12715105075.0 / 11282082432.0),
+            (2, 87487479700.0 / 32700410799.0),
+            (3, -10690763975.0 / 1880347072.0),
+            (4, 701980252875.0 / 199316789632.0),
+            (5, -1453857185.0 / 822651844.0),
+            (6, 69997945.0 / 29380423.0),
+        ],
+    ]),
+};
+
+/// Bogacki and Shampine's pair of orders 3 and 2, with the cubic Hermite
+/// polynomial as dense output.
+pub static BOSH3: Tableau = Tableau {
+    name: "bosh3",
+    order: 3,
+    error_order: 2,
+    dense_order: 3,
+    stages: &[
+        Stage { node: 1.0 / 2.0, weights: &[(0, 1.0 / 2.0)] },
+        Stage { node: 3.0 / 4.0, weights: &[(1, 3.0 / 4.0)] },
+    ],
+    solution: &[(0, 2.0 / 9.0), (1, 1.0 / 3.0), (2, 4.0 / 9.0)],
+    error: ErrorRule::Single(&[(0, 5.0 / 72.0), (1, -1.0 / 12.0), (2, -1.0 / 9.0), (3, 1.0 / 8.0)]),
+    dense: DenseRule::Powers(&[
+        &[(0, 1.0)],
+        &[(0, -4.0 / 3.0), (1, 1.0), (2, 4.0 / 3.0), (3, -1.0)],
+        &[(0, 5.0 / 9.0), (1, -2.0 / 3.0), (2, -8.0 / 9.0), (3, 1.0)],
+    ]),
+};

@@ -1,0 +1,143 @@
+//! The sampled predictive: a mixture over weights θ_s, p(y | x) = 1/S Σ_s p(y | f(x, θ_s)).
+
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
+use rayon::prelude::*;
+
+use super::Prediction;
+use super::links::Summary;
+use crate::error::{Error, Result, check_size};
+use crate::laplace::Laplace;
+use crate::likelihood::Family;
+use crate::map::{DifferentiableMap, MlpMap};
+use crate::memory;
+use crate::network::Architecture;
+
+/// The raw outputs of S sampled networks at T test points.
+///
+/// ```
+/// use ndarray::array;
+/// use riemannian_laplace::likelihood::Family;
+/// use riemannian_laplace::network::{Activation, Architecture};
+/// use riemannian_laplace::predict::SampledPredictive;
+///
+/// // Two networks f(x) = wx + b, at x = 1.
+/// let architecture = Architecture::new(&[1, 1], Activation::Identity)?;
+/// let weights = array![[1.0, 0.0], [3.0, 0.0]];
+/// let sampled = SampledPredictive::new(&architecture, &Family::gaussian(0.5)?, weights.view(), &array![[1.0]])?;
+/// let prediction = sampled.prediction();
+/// assert_eq!(prediction.mean[(0, 0)], 2.0);
+/// assert_eq!(prediction.epistemic_variance[(0, 0)], 1.0);
+/// assert_eq!(prediction.total_variance[(0, 0)], 1.25);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SampledPredictive {
+    family: Family,
+    /// S × T × P.
+    outputs: Array3<f64>,
+}
+
+impl SampledPredictive {
+    /// Evaluates a network with each row of `weights` as its parameters.
+    pub fn new(
+        architecture: &Architecture,
+        family: &Family,
+        weights: ArrayView2<'_, f64>,
+        inputs: &Array2<f64>,
+    ) -> Result<Self> {
+        check_size("number of parameters", architecture.n_params(), weights.ncols())?;
+        if weights.nrows() == 0 {
+            return Err(Error::NoRows { what: "the samples".to_string() });
+        }
+        let (samples, points, p) = (weights.nrows(), inputs.nrows(), architecture.n_outputs());
+        let map = MlpMap::new(architecture.clone(), inputs.view())?;
+        let numbers = (samples * points * p) as f64 + map.workspace_size(1) * rayon::current_num_threads() as f64;
+        memory::check("the sampled predictions", numbers, "predict fewer points at a time, or with fewer samples")?;
+        let rows: Vec<Vec<f64>> = weights.rows().into_iter().map(|row| row.to_vec()).collect();
+        let outputs: Vec<Vec<f64>> = rows
+            .par_iter()
+            .map_init(
+                || map.workspace(1),
+                |workspace, theta| {
+                    let mut unit_major = vec![0.0; points * p];
+                    map.outputs(theta, &mut unit_major, workspace);
+                    unit_major
+                },
+            )
+            .collect();
+        let outputs = Array3::from_shape_fn((samples, points, p), |(s, t, k)| outputs[s][k * points + t]);
+        Ok(Self { family: family.clone(), outputs })
+    }
+
+    /// The raw outputs: samples × points × outputs.
+    pub fn outputs(&self) -> &Array3<f64> {
+        &self.outputs
+    }
+
+    /// Mean, variances and, for classes, entropies of the mixture.
+    pub fn prediction(&self) -> Prediction {
+        let (_, points, p) = self.outputs.dim();
+        let mut summary = Summary::new(&self.family, points, p);
+        for sample in self.outputs.outer_iter() {
+            for (t, output) in sample.rows().into_iter().enumerate() {
+                summary.add(t, &output.to_vec());
+            }
+        }
+        summary.finish()
+    }
+
+    /// Quantiles over the samples of E[y | θ_s]: one matrix (points × outputs) a level, by linear interpolation.
+    pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Array2<f64>>> {
+        if let Some(level) = levels.iter().find(|level| !(0.0..=1.0).contains(*level)) {
+            let value = level.to_string();
+            return Err(Error::Setting { name: "the quantile level", value, requirement: "between 0 and 1" });
+        }
+        let (samples, points, p) = self.outputs.dim();
+        let mut quantiles = vec![Array2::zeros((points, p)); levels.len()];
+        let likelihood = self.family.likelihood();
+        let mut mean = vec![0.0; p];
+        for t in 0..points {
+            let mut columns = vec![Vec::with_capacity(samples); p];
+            for output in self.outputs.index_axis(Axis(1), t).rows() {
+                likelihood.mean(&output.to_vec(), &mut mean);
+                columns.iter_mut().zip(&mean).for_each(|(column, value)| column.push(*value));
+            }
+            for (k, column) in columns.iter_mut().enumerate() {
+                column.sort_by(f64::total_cmp);
+                for (level, quantile) in levels.iter().zip(&mut quantiles) {
+                    let place = level * (samples - 1) as f64;
+                    let (below, above) = (column[place.floor() as usize], column[place.ceil() as usize]);
+                    quantile[(t, k)] = below + (place - place.floor()) * (above - below);
+                }
+            }
+        }
+        Ok(quantiles)
+    }
+
+    /// log p(yₜ) = log 1/S Σ_s p(yₜ | f(xₜ, θ_s)) at each test point, summed in the log domain.
+    pub fn log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
+        let (samples, points, p) = self.outputs.dim();
+        let likelihood = self.family.likelihood();
+        check_size("number of target rows", points, targets.nrows())?;
+        check_size("number of target columns", likelihood.n_targets(p), targets.ncols())?;
+        let at = |t: usize| {
+            let target = targets.row(t).to_vec();
+            let outputs = self.outputs.index_axis(Axis(1), t);
+            let logs: Vec<f64> =
+                outputs.rows().into_iter().map(|output| likelihood.log_density(&target, &output.to_vec())).collect();
+            let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            if top == f64::NEG_INFINITY {
+                return top;
+            }
+            top + (logs.iter().map(|log| (log - top).exp()).sum::<f64>() / samples as f64).ln()
+        };
+        Ok((0..points).map(at).collect())
+    }
+}
+
+impl Laplace {
+    /// The predictive of networks with the given weights, one row each.
+    pub fn sampled(&self, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>) -> Result<SampledPredictive> {
+        SampledPredictive::new(self.network.architecture(), &self.family, weights, inputs)
+    }
+}
