@@ -215,12 +215,7 @@ impl<'a> ExponentialMap<'a> {
 }
 
 /// d(θ, θ̇)/dt = (θ̇, a(θ, θ̇)).
-fn geodesic_derivative(
-    evaluator: &mut (dyn Evaluator + Send),
-    n_params: usize,
-    state: &[f64],
-    derivative: &mut [f64],
-) {
+fn geodesic_derivative(evaluator: &mut (dyn Evaluator + Send), n_params: usize, state: &[f64], derivative: &mut [f64]) {
     let (theta, velocity) = state.split_at(n_params);
     let (position_part, velocity_part) = derivative.split_at_mut(n_params);
     position_part.copy_from_slice(velocity);

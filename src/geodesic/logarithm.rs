@@ -144,7 +144,9 @@ impl<'a> LogarithmicMap<'a> {
         for _ in 0..self.options.max_continuation {
             let next = (reached + step).min(1.0);
             let goal: Vec<f64> = base.iter().zip(chord).map(|(b, c)| b + next * c).collect();
-            let mut trial = if reached > 0.0 { stretch(&solved, base, next / reached) } else {
+            let mut trial = if reached > 0.0 {
+                stretch(&solved, base, next / reached)
+            } else {
                 let short: Vec<f64> = chord.iter().map(|c| next * c).collect();
                 self.straight(base, &short)
             };
