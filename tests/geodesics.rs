@@ -163,9 +163,10 @@ fn logarithm_and_exponential_are_inverse_for_every_metric() {
     let velocity: Vec<f64> = rows(&golden.velocities.tensors["v"]).row(0).iter().map(|v| 0.3 * v).collect();
     check_round_trip(&metric::fisher(&target), base, &velocity, "network, Fisher");
     check_round_trip(&metric::empirical_fisher(&target), base, &velocity, "network, empirical Fisher");
-    let short: Vec<f64> = velocity.iter().map(|v| 0.3 * v).collect();
+    // The Monge surface of a network is steep: only short geodesics are the only ones between their ends.
+    let short: Vec<f64> = velocity.iter().map(|v| 0.02 * v).collect();
     check_round_trip(&metric::monge(&target), base, &short, "network, Monge");
-    check_round_trip(&metric::gaussian_monge(posterior.precision(), base), base, &velocity, "network, Gaussian Monge");
+    check_round_trip(&metric::gaussian_monge(posterior.precision(), base), base, &short, "network, Gaussian Monge");
     check_round_trip(&metric::euclidean(base.len()), base, &velocity, "network, Euclidean");
 }
 

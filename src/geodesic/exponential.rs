@@ -196,6 +196,11 @@ impl<'a> ExponentialMap<'a> {
         (info.status, info.evaluations)
     }
 
+    /// a(θ, θ̇) at a state.
+    pub(super) fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]) {
+        self.evaluator.acceleration(theta, velocity, acceleration);
+    }
+
     /// The end state (θ, θ̇) of the last integration.
     pub(super) fn state(&self) -> &[f64] {
         &self.state
