@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::likelihood::TargetError;
+use crate::memory::gigabytes;
 use crate::network::UnknownActivation;
 use crate::optimize::OptimizeError;
 
@@ -219,7 +220,7 @@ pub enum Error {
         size: usize,
     },
     /// More memory than allowed.
-    #[error("{what} needs {needed:.2} GB, the limit is {limit:.2} GB; {advice}")]
+    #[error("{what} needs {}, the limit is {}; {advice}", gigabytes(*.needed), gigabytes(*.limit))]
     Memory {
         /// What needs the memory.
         what: String,
@@ -247,6 +248,14 @@ pub enum Error {
     NoTrainingData {
         /// The metric.
         metric: &'static str,
+    },
+    /// Not one of the geodesics asked for could be finished.
+    #[error(
+        "none of the {requested} samples reached its end; raise `--max-steps`, loosen the tolerances, or check the prior precision and sigma"
+    )]
+    NoSamples {
+        /// How many were asked for.
+        requested: usize,
     },
     /// A combination of options that has no meaning.
     #[error("{0}")]
@@ -293,6 +302,7 @@ impl Error {
                 | Error::Eigen { .. }
                 | Error::Memory { .. }
                 | Error::TrainingDiverged { .. }
+                | Error::NoSamples { .. }
                 | Error::Optimize(_)
                 | Error::Candle(_)
         )

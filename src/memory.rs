@@ -36,6 +36,12 @@ fn available() -> u64 {
     }
 }
 
+/// An amount in GB (10⁹ bytes) for a message: two decimals, or two digits where that would say 0.
+pub(crate) fn gigabytes(amount: f64) -> String {
+    let decimals = if amount > 0.0 && amount < 0.1 { (1.0 - amount.log10().floor()).min(9.0) } else { 2.0 };
+    format!("{amount:.*} GB", decimals as usize)
+}
+
 /// Checks that arrays of `numbers` f64 values fit within the limit.
 ///
 /// ```

@@ -104,8 +104,14 @@ pub fn write(path: &Path, tensors: &[(&str, Vec<usize>, Values<'_>)], metadata: 
     write_whole(path, &bytes)
 }
 
-/// Writes bytes to a file that appears whole or not at all.
+/// Writes bytes to a file that appears whole or not at all. A link is followed; a device or a pipe, which cannot be
+/// replaced, is written to.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let path = target.as_path();
+    if path.exists() && !path.is_file() && !path.is_dir() {
+        return std::fs::write(path, bytes).map_err(Error::io(path));
+    }
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

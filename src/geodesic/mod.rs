@@ -2,8 +2,10 @@
 
 mod exponential;
 mod logarithm;
+mod posterior;
 mod sampler;
 
 pub use exponential::{Accuracy, ExponentialMap, Geodesic, GeodesicOptions};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
+pub use posterior::{MetricName, SamplingMetric};
 pub use sampler::{Outcome, SamplerOptions, Samples, exponentials, logarithms, sample, sample_monge_log};

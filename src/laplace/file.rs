@@ -97,6 +97,9 @@ impl Laplace {
         let architecture: Architecture = from_json(path, &file, "architecture")?;
         let family: Family = from_json(path, &file, "likelihood")?;
         let prior: PriorPrecision = from_json(path, &file, "prior")?;
+        if prior.values().is_empty() {
+            return Err(metadata_error(path, "prior", "holds no values".to_string()));
+        }
         let theta = file.take(path, "theta")?;
         let network = Network::new(architecture, theta.values)?;
         let stored = file.required(path, "fingerprint")?;

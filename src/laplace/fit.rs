@@ -267,7 +267,7 @@ fn choose(network: &Network, data: &Dataset, family: &Family, choice: SolverChoi
         (format!("the function-space solver (N·P = {m})"), function, "weight", weight)
     };
     let advice = if other_needed <= limit {
-        format!("the {other}-space solver would fit: it needs {:.2} GB", other_needed * 8e-9)
+        format!("the {other}-space solver would fit: it needs {}", memory::gigabytes(other_needed * 8e-9))
     } else {
         let points = ((limit / 4.0).sqrt() / architecture.n_outputs() as f64) as usize;
         let params = (limit / 5.0).sqrt() as usize;

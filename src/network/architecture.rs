@@ -59,6 +59,7 @@ impl Layer {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Record")]
 pub struct Architecture {
     layers: Vec<Layer>,
     activation: Activation,
@@ -82,9 +83,14 @@ impl Architecture {
         let mut offset = 0;
         let mut layers = Vec::with_capacity(biases.len());
         for (widths, &bias) in sizes.windows(2).zip(biases) {
-            let layer = Layer { inputs: widths[0], outputs: widths[1], bias, offset };
-            offset += layer.n_params();
-            layers.push(layer);
+            let rows = widths[0].checked_add(usize::from(bias));
+            let end = rows.and_then(|rows| rows.checked_mul(widths[1])).and_then(|size| size.checked_add(offset));
+            layers.push(Layer { inputs: widths[0], outputs: widths[1], bias, offset });
+            offset = end.ok_or_else(|| Error::Setting {
+                name: "layer sizes",
+                value: format!("{sizes:?}"),
+                requirement: "small enough to count the parameters",
+            })?;
         }
         Ok(Self { layers, activation })
     }
@@ -97,6 +103,12 @@ impl Architecture {
     /// The activation between the layers.
     pub fn activation(&self) -> Activation {
         self.activation
+    }
+
+    /// Whether the outputs have kinks as functions of the parameters (relu, leaky_relu between layers). There f̈ is zero
+    /// almost everywhere while J jumps, so that no Riemannian metric made of J is smooth.
+    pub fn has_kinks(&self) -> bool {
+        self.layers.len() > 1 && matches!(self.activation, Activation::Relu | Activation::LeakyRelu)
     }
 
     /// D, the number of parameters.
@@ -122,6 +134,29 @@ impl Architecture {
     /// The number of parameters of each layer, in order: the groups of a per-layer prior.
     pub fn layer_params(&self) -> Vec<usize> {
         self.layers.iter().map(Layer::n_params).collect()
+    }
+}
+
+/// An architecture as files hold it, before it is known to be one.
+#[derive(Debug, Deserialize)]
+struct Record {
+    layers: Vec<Layer>,
+    activation: Activation,
+}
+
+impl TryFrom<Record> for Architecture {
+    type Error = Error;
+
+    fn try_from(record: Record) -> Result<Self> {
+        let inputs = record.layers.first().map(|layer| layer.inputs);
+        let sizes: Vec<usize> = inputs.into_iter().chain(record.layers.iter().map(|layer| layer.outputs)).collect();
+        let biases: Vec<bool> = record.layers.iter().map(|layer| layer.bias).collect();
+        let architecture = Self::with_biases(&sizes, &biases, record.activation)?;
+        if architecture.layers == record.layers {
+            return Ok(architecture);
+        }
+        let value = format!("{:?}", record.layers);
+        Err(Error::Setting { name: "the list of layers", value, requirement: "a chain, each layer after the last" })
     }
 }
 

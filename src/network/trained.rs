@@ -59,15 +59,18 @@ impl Network {
     /// none.
     pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {
         let file = TensorFile::read(path)?;
-        let named = match file.metadata.get(ACTIVATION) {
-            Some(name) => Some(name.parse::<Activation>()?),
-            None => None,
-        };
+        let metadata_error = |key, problem| Error::Metadata { path: path.to_path_buf(), key, problem };
+        if let Some(format) = file.metadata.get("format").filter(|format| format.starts_with("riemannian-laplace")) {
+            return Err(metadata_error("format", format!("says this is a {format}; a model is expected")));
+        }
         let layers = collect_layers(path, file.tensors)?;
-        let activation = match activation.or(named) {
-            Some(activation) => activation,
-            None if layers.len() == 1 => Activation::Identity,
-            None => return Err(Error::MissingActivation { path: path.to_path_buf() }),
+        let activation = match (activation, file.metadata.get(ACTIVATION)) {
+            (Some(activation), _) => activation,
+            (None, Some(name)) => name.parse().map_err(|error: super::UnknownActivation| {
+                metadata_error(ACTIVATION, format!("is no good: {error}"))
+            })?,
+            (None, None) if layers.len() == 1 => Activation::Identity,
+            (None, None) => return Err(Error::MissingActivation { path: path.to_path_buf() }),
         };
         let sizes: Vec<usize> = std::iter::once(layers[0].weight.shape[1])
             .chain(layers.iter().map(|layer| layer.weight.shape[0]))

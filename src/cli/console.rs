@@ -1,0 +1,98 @@
+//! What the program says beside its results: notes, warnings and progress on stderr.
+
+use std::fmt::Display;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Where messages go, and which of them are wanted.
+#[derive(Debug)]
+pub struct Console {
+    quiet: bool,
+}
+
+impl Console {
+    /// A console that keeps notes, progress and summaries to itself when `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet }
+    }
+
+    /// Whether only results, warnings and errors are wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Something a user may want to know.
+    pub fn note(&self, message: impl Display) {
+        if !self.quiet {
+            eprintln!("note: {message}");
+        }
+    }
+
+    /// Something a user should not miss.
+    pub fn warn(&self, message: impl Display) {
+        eprintln!("warning: {message}");
+    }
+
+    /// A bar for work of known length. It draws nothing unless stderr is a terminal, and vanishes when dropped.
+    pub fn bar(&self, what: &'static str, length: usize) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(length as u64), self.target());
+        let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} {msg} (left: {eta})");
+        Progress::start(bar, style, what)
+    }
+
+    /// A spinner for work of unknown length.
+    pub fn spinner(&self, what: &'static str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, self.target());
+        let progress = Progress::start(bar, ProgressStyle::with_template("{spinner} {prefix} ({elapsed})"), what);
+        progress.bar.enable_steady_tick(Duration::from_millis(100));
+        progress
+    }
+
+    fn target(&self) -> ProgressDrawTarget {
+        if self.quiet || !std::io::stderr().is_terminal() {
+            return ProgressDrawTarget::hidden();
+        }
+        ProgressDrawTarget::stderr()
+    }
+}
+
+/// Progress on the screen, for as long as this value lives.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn start(
+        bar: ProgressBar,
+        style: Result<ProgressStyle, indicatif::style::TemplateError>,
+        what: &'static str,
+    ) -> Self {
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar.set_prefix(what);
+        Self { bar }
+    }
+
+    /// Moves the bar, with a word about the state of the work.
+    pub fn advance_to(&self, position: usize, message: String) {
+        self.bar.set_position(position as u64);
+        self.bar.set_message(message);
+    }
+}
+
+impl Progress {
+    /// One more piece is done; from any thread.
+    pub fn advance(&self) {
+        self.bar.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

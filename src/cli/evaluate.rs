@@ -1,0 +1,76 @@
+//! `rla evaluate`: scores of the predictions on data that were held out.
+
+use clap::Args;
+use riemannian_laplace::evaluate::Scores;
+
+use super::arguments::DataArgs;
+use super::console::Console;
+use super::failure::Failure;
+use super::method::MethodArgs;
+use super::output::{Summary, print, print_json, short};
+use super::posterior::PosteriorArgs;
+
+/// Score predictions against observed targets
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct EvaluateArgs {
+    #[command(flatten)]
+    posterior: PosteriorArgs,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    method: MethodArgs,
+    /// Print the scores as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLE: &str = "\
+Scores:
+  gaussian                  n, mse, nll
+  categorical, bernoulli    n, nll, accuracy, brier, ece
+  poisson                   n, nll
+The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s).
+
+Example:
+  rla evaluate --posterior posterior.safetensors --data test.csv --target y
+
+Example, the network alone against 500 sampled networks:
+  rla evaluate --posterior posterior.safetensors --data test.csv --target y --method map
+  rla evaluate --posterior posterior.safetensors --data test.csv --target y --method nn";
+
+/// Runs the command.
+pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
+    args.method.check_scorable()?;
+    let data = args.data.read()?;
+    let laplace = args.posterior.load(console)?;
+    let family = laplace.family();
+    data.check_against(laplace.network().architecture(), family.likelihood())?;
+    let predictive = args.method.predictive(&laplace, data.dataset.inputs(), console)?;
+    let scores = predictive.scores(family, data.dataset.targets())?;
+    if args.json {
+        return print_json(&scores);
+    }
+    let method = args.method.describe(family);
+    let mut summary = Summary::new(format!("scores of {} ({method})", args.posterior.posterior.display()));
+    let nll = "negative log likelihood of a data point, in nats; smaller is better";
+    match scores {
+        Scores::Regression(scores) => {
+            summary.row("n", scores.n, "data points");
+            summary.row("mse", short(scores.mse), "mean squared error of the predictive mean");
+            summary.row("nll", short(scores.nll), nll);
+        }
+        Scores::Classes(scores) => {
+            summary.row("n", scores.n, "data points");
+            summary.row("nll", short(scores.nll), nll);
+            summary.row("accuracy", short(scores.accuracy), "share of data points whose most probable class is right");
+            summary.row("brier", short(scores.brier), "squared error of the probabilities; smaller is better");
+            summary.row("ece", short(scores.ece), "expected calibration error, 15 bins; smaller is better");
+        }
+        Scores::Counts { n, nll: value } => {
+            summary.row("n", n, "data points");
+            summary.row("nll", short(value), nll);
+        }
+    }
+    print(&summary.to_text())
+}

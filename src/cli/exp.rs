@@ -1,0 +1,56 @@
+//! `rla exp`: the exponential map for given velocities.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use riemannian_laplace::geodesic::SamplingMetric;
+
+use super::console::Console;
+use super::failure::Failure;
+use super::geodesic::{self, IntegratorArgs, MetricArg};
+use super::output::{OutputFile, counted};
+use super::posterior::PosteriorArgs;
+
+/// Follow geodesics from the trained weights with given velocities
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct ExpArgs {
+    #[command(flatten)]
+    posterior: PosteriorArgs,
+    /// The velocities: safetensors with a tensor v [S,D]
+    #[arg(long, value_name = "FILE")]
+    velocities: PathBuf,
+    /// The Riemannian metric
+    #[arg(long, value_enum, default_value_t = MetricArg::Fisher)]
+    metric: MetricArg,
+    #[command(flatten)]
+    integrator: IntegratorArgs,
+    /// Where to write the end points (safetensors)
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+const EXAMPLE: &str = "\
+Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
+status [S] (0 reached, 1 step limit, 2 not finite), certified [S].
+
+Example:
+  rla exp --posterior posterior.safetensors --velocities v.safetensors --metric fisher \\
+      --rtol 1e-8 --atol 1e-10 --solver dop853 --out exp.safetensors";
+
+/// Runs the command.
+pub fn run(args: &ExpArgs, console: &Console) -> Result<(), Failure> {
+    let out = OutputFile::at(&args.out, &[&args.posterior.posterior, &args.velocities])?;
+    let options = args.integrator.fixed_by_default()?;
+    let laplace = args.posterior.load(console)?;
+    let velocities = geodesic::read_vectors(&args.velocities, "v", &laplace)?;
+    geodesic::warn_about_kinks(&laplace, SamplingMetric::Plain(args.metric.name()), console);
+    let progress = console.bar("following geodesics", velocities.nrows());
+    let ends = laplace.exponential_map(args.metric.name(), velocities.view(), options, &|| progress.advance())?;
+    drop(progress);
+    let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
+    geodesic::write_samples(&out, &ends, &metric)?;
+    geodesic::report_failures(&ends, console);
+    console.note(format!("{} written to {}", counted(ends.len(), "end point"), args.out.display()));
+    Ok(())
+}

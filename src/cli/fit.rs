@@ -1,0 +1,345 @@
+//! `rla fit`: the Laplace posterior of a trained network.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use riemannian_laplace::Error;
+use riemannian_laplace::evidence::{AtBound, EvidenceOptimum, EvidenceOptions, Free, PriorStructure};
+use riemannian_laplace::laplace::{Contents, FitOptions, Laplace, SolverChoice};
+use riemannian_laplace::likelihood::Family;
+use riemannian_laplace::network::{Activation, Network};
+use serde::Serialize;
+
+use super::arguments::{self, DataArgs, LikelihoodName};
+use super::console::Console;
+use super::failure::Failure;
+use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
+
+/// Fit the Laplace posterior of a trained network over all its weights
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct FitArgs {
+    /// The trained network: safetensors, named as a PyTorch nn.Sequential or a candle VarMap
+    #[arg(long, value_name = "FILE")]
+    model: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
+    /// The distribution of the targets
+    #[arg(long, value_enum)]
+    likelihood: LikelihoodName,
+    /// The activation after every hidden layer [default: the one the model file names]
+    #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
+    activation: Option<Activation>,
+    /// The prior precision: one value, or one for each layer separated by commas [default: 1]
+    #[arg(long, value_name = "A", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
+    prior_precision: Vec<f64>,
+    /// The noise of a gaussian likelihood, a standard deviation: one value, or one for each output [default: 1]
+    #[arg(long, value_name = "S", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
+    sigma: Vec<f64>,
+    /// Tune prior precision and sigma by the marginal likelihood; a value given above is held fixed
+    #[arg(long)]
+    optimize: bool,
+    /// What --optimize tunes: one prior precision, or one for each layer [default: scalar]
+    #[arg(long, value_enum, requires = "optimize", conflicts_with = "prior_precision")]
+    prior: Option<PriorName>,
+    /// Which of the two exact solvers to use; the answer is the same
+    #[arg(long, value_enum, default_value_t = SolverName::Auto)]
+    solver: SolverName,
+    /// Keep the training data out of the file (it then holds a D × D matrix instead)
+    #[arg(long)]
+    without_data: bool,
+    /// Where to write the posterior (one self-contained safetensors file)
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print the outcome as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The weights that are uncertain
+    #[arg(long, hide = true, default_value = "all", value_parser = ["all"])]
+    weights: String,
+    /// The structure of the posterior precision
+    #[arg(long, hide = true, default_value = "full", value_parser = ["full"])]
+    structure: String,
+}
+
+const EXAMPLE: &str = "\
+Example, with prior precision and noise tuned to the data:
+  rla fit --model model.safetensors --data train.csv --target y \\
+      --likelihood gaussian --optimize --out posterior.safetensors
+
+Example, a PyTorch model with a known prior precision, and the outcome as JSON:
+  rla fit --model mlp.safetensors --activation relu --data train.csv \\
+      --target label --likelihood categorical --prior-precision 0.5 \\
+      --out posterior.safetensors --json";
+
+/// The prior precisions that are tuned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PriorName {
+    /// One for all weights
+    Scalar,
+    /// One for each layer
+    Layer,
+}
+
+/// The exact solvers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SolverName {
+    /// The one with the smaller matrix
+    Auto,
+    /// A D × D matrix, for D weights
+    WeightSpace,
+    /// An N·P × N·P matrix, for N data points and P outputs
+    FunctionSpace,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    n_params: usize,
+    n_data: usize,
+    n_outputs: usize,
+    log_likelihood: f64,
+    log_marginal_likelihood: f64,
+    prior_precision: OneOrMany,
+    sigma: Option<OneOrMany>,
+    log_det_ratio: f64,
+    effective_parameters: f64,
+    solver: &'static str,
+    seconds: f64,
+    #[serde(flatten)]
+    tuning: Option<TuningReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct TuningReport {
+    converged: bool,
+    at_bound: Vec<BoundReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct BoundReport {
+    parameter: &'static str,
+    index: usize,
+    value: f64,
+}
+
+/// A number when there is one, else an array.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(f64),
+    Many(Vec<f64>),
+}
+
+impl From<&[f64]> for OneOrMany {
+    fn from(values: &[f64]) -> Self {
+        match values {
+            [value] => OneOrMany::One(*value),
+            values => OneOrMany::Many(values.to_vec()),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
+    let solver = solver(args)?;
+    let family = family(args)?;
+    let out = OutputFile::at(&args.out, &[&args.model, &args.data.data])?;
+    let network = load_network(args, console)?;
+    let architecture = network.architecture();
+    family
+        .likelihood()
+        .check_outputs(architecture.n_outputs())
+        .map_err(Error::Outputs)
+        .map_err(Failure::about(&args.model))?;
+    let layers = architecture.layers().len();
+    if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
+        return Err(Failure::Usage(format!(
+            "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
+            args.prior_precision.len(),
+            args.model.display(),
+        )));
+    }
+    let data = args.data.read()?;
+    data.check_against(architecture, family.likelihood())?;
+    if family.sigma().is_some() && args.sigma.is_empty() && !args.optimize {
+        console.note("sigma is 1, for want of --sigma or --optimize");
+    }
+
+    let began = Instant::now();
+    let progress = console.spinner("fitting the posterior");
+    let options = FitOptions { prior_precision: args.prior_precision.clone(), solver };
+    let mut laplace = Laplace::fit(network, data.dataset, family, &options)?;
+    drop(progress);
+    let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
+    let seconds = began.elapsed().as_secs_f64();
+
+    let contents = if args.without_data { Contents::Curvature } else { Contents::TrainingData };
+    laplace.save(out.path(), contents)?;
+    if args.json {
+        return print_json(&report(&laplace, &tuning, seconds));
+    }
+    if console.is_quiet() {
+        return Ok(());
+    }
+    print(&summary(args, &laplace, &tuning, seconds).to_text())
+}
+
+/// The solver, which must hold a D × D matrix when that is what the file shall hold.
+fn solver(args: &FitArgs) -> Result<SolverChoice, Failure> {
+    match (args.solver, args.without_data) {
+        (SolverName::FunctionSpace, true) => Err(Failure::Usage(
+            "--without-data stores the D × D matrix of the weight-space solver; leave out --solver function-space"
+                .to_string(),
+        )),
+        (SolverName::WeightSpace, _) | (SolverName::Auto, true) => Ok(SolverChoice::WeightSpace),
+        (SolverName::FunctionSpace, false) => Ok(SolverChoice::FunctionSpace),
+        (SolverName::Auto, false) => Ok(SolverChoice::Auto),
+    }
+}
+
+fn family(args: &FitArgs) -> Result<Family, Failure> {
+    if args.likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
+        let name = args.likelihood.family(&[])?.likelihood().name();
+        return Err(Failure::Usage(format!(
+            "--sigma belongs to --likelihood gaussian; a {name} likelihood has no sigma"
+        )));
+    }
+    args.likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
+}
+
+/// Reads the network, and says so when the activation that was asked for is not the one it was saved with.
+fn load_network(args: &FitArgs, console: &Console) -> Result<Network, Failure> {
+    let network = Network::load(&args.model, args.activation).map_err(Failure::about(&args.model))?;
+    if let Some(asked) = args.activation
+        && let Ok(saved) = Network::load(&args.model, None)
+        && network.architecture().layers().len() > 1
+        && saved.architecture().activation() != asked
+    {
+        let saved = saved.architecture().activation();
+        console.warn(format!("{} says its activation is {saved}; {asked} is used, as asked", args.model.display()));
+    }
+    Ok(network)
+}
+
+/// What became of --optimize.
+enum Tuning {
+    /// It was not asked for.
+    Off,
+    /// Every value was given.
+    NothingFree,
+    /// The optimum.
+    Done(EvidenceOptimum),
+}
+
+fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
+    let held = |given: bool| if given { Free::Held } else { Free::Tuned };
+    let options = EvidenceOptions {
+        prior: held(!args.prior_precision.is_empty()),
+        prior_structure: match args.prior {
+            Some(PriorName::Layer) => PriorStructure::PerLayer,
+            _ => PriorStructure::Scalar,
+        },
+        sigma: held(!args.sigma.is_empty()),
+        ..Default::default()
+    };
+    let sigma_is_free = options.sigma == Free::Tuned && laplace.family().sigma().is_some();
+    if options.prior == Free::Held && !sigma_is_free {
+        console.note("--optimize has nothing to tune: every value was given");
+        return Ok(Tuning::NothingFree);
+    }
+    let progress = console.spinner("tuning prior precision and sigma");
+    let optimum = laplace.optimize(&options)?;
+    drop(progress);
+    if !optimum.converged {
+        console.warn(format!(
+            "tuning did not converge in {} iterations: the derivative of the log marginal likelihood is still {:.1e}",
+            optimum.iterations, optimum.gradient_norm
+        ));
+    }
+    for bound in &optimum.at_bound {
+        console.warn(bound);
+    }
+    Ok(Tuning::Done(optimum))
+}
+
+fn report(laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Report {
+    let architecture = laplace.network().architecture();
+    let bound = |bound: &AtBound| BoundReport { parameter: bound.parameter, index: bound.index, value: bound.value };
+    Report {
+        n_params: architecture.n_params(),
+        n_data: laplace.n_data(),
+        n_outputs: architecture.n_outputs(),
+        log_likelihood: laplace.log_likelihood(),
+        log_marginal_likelihood: laplace.log_marginal_likelihood(),
+        prior_precision: laplace.prior().values().into(),
+        sigma: laplace.family().sigma().map(OneOrMany::from),
+        log_det_ratio: laplace.log_det_ratio(),
+        effective_parameters: laplace.effective_parameters(),
+        solver: laplace.precision().solver(),
+        seconds,
+        tuning: match tuning {
+            Tuning::Off => None,
+            Tuning::NothingFree => Some(TuningReport { converged: true, at_bound: Vec::new() }),
+            Tuning::Done(optimum) => Some(TuningReport {
+                converged: optimum.converged,
+                at_bound: optimum.at_bound.iter().map(bound).collect(),
+            }),
+        },
+    }
+}
+
+fn summary(args: &FitArgs, laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Summary {
+    let architecture = laplace.network().architecture();
+    let likelihood = laplace.family().likelihood().name();
+    let origin = |given: bool| match (given, args.optimize) {
+        (true, _) => "given",
+        (false, true) => "tuned",
+        (false, false) => "default",
+    };
+    let title = format!("posterior of {architecture}, {likelihood} likelihood, written to {}", args.out.display());
+    let mut summary = Summary::new(title);
+    summary.row("parameters", architecture.n_params(), "weights and biases, all uncertain");
+    summary.row(
+        "data points",
+        laplace.n_data(),
+        format!("with {} each", counted(architecture.n_outputs(), "network output")),
+    );
+    summary.row(
+        "log likelihood",
+        short(laplace.log_likelihood()),
+        "nats, summed over the data, at the trained weights",
+    );
+    summary.row(
+        "log marginal likelihood",
+        short(laplace.log_marginal_likelihood()),
+        "nats, the log evidence; greater is better",
+    );
+    summary.row("prior precision", short_list(laplace.prior().values()), origin(!args.prior_precision.is_empty()));
+    if let Some(sigma) = laplace.family().sigma() {
+        let meaning = format!("{}; noise, in units of the target", origin(!args.sigma.is_empty()));
+        summary.row("sigma", short_list(sigma), meaning);
+    }
+    let meaning = format!("of {}: directions that the data determine", architecture.n_params());
+    summary.row("effective parameters", short(laplace.effective_parameters()), meaning);
+    let size = match laplace.precision().solver() {
+        "weight-space" => architecture.n_params(),
+        _ => laplace.n_data() * architecture.n_outputs(),
+    };
+    summary.row("solver", laplace.precision().solver(), format!("a {size} × {size} matrix"));
+    summary.row("time", format!("{seconds:.2} s"), "");
+    match tuning {
+        Tuning::Off => {}
+        Tuning::NothingFree => summary.row("tuning", "none", "every value was given"),
+        Tuning::Done(optimum) => {
+            let outcome = match (optimum.converged, optimum.at_bound.is_empty()) {
+                (false, _) => "not converged",
+                (true, false) => "ran to a bound",
+                (true, true) => "converged",
+            };
+            summary.row("tuning", outcome, counted(optimum.iterations, "iteration"));
+        }
+    }
+    summary
+}

@@ -1,0 +1,220 @@
+//! The ways to predict: one enum, one match. A further method is a further arm.
+
+use clap::{Args, ValueEnum};
+use ndarray::Array2;
+use riemannian_laplace::evaluate::Scores;
+use riemannian_laplace::geodesic::SamplerOptions;
+use riemannian_laplace::laplace::Laplace;
+use riemannian_laplace::likelihood::Family;
+use riemannian_laplace::predict::{LatentGaussian, Link, MonteCarlo, Prediction, SampledPredictive};
+use riemannian_laplace::{Error, Unsupported};
+
+use super::arguments;
+use super::console::Console;
+use super::failure::Failure;
+use super::geodesic::{self, SamplingMetricArg};
+
+/// How weights become predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// The network linearised around its trained weights: exact Gaussian over the outputs
+    Glm,
+    /// The network itself, averaged over draws of the weights
+    Nn,
+    /// The network itself, averaged over weights drawn along geodesics (see --metric)
+    Riemannian,
+    /// The trained network alone, without uncertainty about its weights
+    Map,
+}
+
+/// How a Gaussian over logits becomes class probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LinkName {
+    /// The probit approximation
+    Probit,
+    /// Monte Carlo over --samples draws of the logits
+    Mc,
+    /// The Laplace bridge to a Dirichlet distribution
+    Bridge,
+    /// None: the Gaussian over the raw outputs itself (predict only; any likelihood)
+    None,
+}
+
+/// The method and its settings.
+#[derive(Debug, Args)]
+pub struct MethodArgs {
+    /// How to predict
+    #[arg(long, value_enum, default_value_t = Method::Glm)]
+    method: Method,
+    /// How --method glm turns logits into probabilities [default: probit]
+    #[arg(long, value_enum)]
+    link: Option<LinkName>,
+    /// The metric of --method riemannian [default: fisher]
+    #[arg(long, value_enum)]
+    metric: Option<SamplingMetricArg>,
+    /// Draws, for --method nn, --method riemannian and --link mc
+    #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
+    samples: usize,
+    /// The seed of the draws: the same seed gives the same numbers on any number of threads
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// A predictive distribution at some inputs.
+#[derive(Debug)]
+pub enum Predictive {
+    /// The Gaussian over the raw outputs, as it is.
+    Latent(LatentGaussian),
+    /// The same, to be turned into a prediction of y.
+    Linearized { latent: LatentGaussian, link: Link },
+    /// A mixture over networks.
+    Sampled(SampledPredictive),
+    /// One network.
+    Network { outputs: Array2<f64>, prediction: Prediction },
+}
+
+impl MethodArgs {
+    /// Checks that the options fit together, before any file is read.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.metric.is_some() && self.method != Method::Riemannian {
+            let method = name_of(self.method);
+            let message = format!("--metric belongs to --method riemannian; leave it out with --method {method}");
+            return Err(Failure::Usage(message));
+        }
+        match self.link {
+            Some(_) if self.method != Method::Glm => {
+                let method = name_of(self.method);
+                Err(Failure::Usage(format!("--link belongs to --method glm; leave it out with --method {method}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, and that the method predicts y, so that it can be scored.
+    pub fn check_scorable(&self) -> Result<(), Failure> {
+        if self.link == Some(LinkName::None) {
+            return Err(unscorable());
+        }
+        self.check()
+    }
+
+    /// The name of the method, with its link where that matters.
+    pub fn describe(&self, family: &Family) -> String {
+        match (self.method, self.link_for(family)) {
+            (Method::Nn, _) => format!("nn, {} samples", self.samples),
+            (Method::Riemannian, _) => {
+                let metric = self.metric().to_possible_value();
+                let metric = metric.map(|value| value.get_name().to_string()).unwrap_or_default();
+                format!("riemannian, {metric} metric, {} samples", self.samples)
+            }
+            (Method::Glm, Ok(Some(link))) if is_classification(family) => {
+                let name = match link {
+                    Link::Probit => "probit".to_string(),
+                    Link::MonteCarlo(settings) => format!("mc, {} samples", settings.samples),
+                    Link::Bridge => "bridge".to_string(),
+                };
+                format!("glm, {name}")
+            }
+            (method, _) => name_of(method),
+        }
+    }
+
+    /// The predictive distribution at the inputs.
+    pub fn predictive(
+        &self,
+        laplace: &Laplace,
+        inputs: &Array2<f64>,
+        console: &Console,
+    ) -> Result<Predictive, Failure> {
+        let link = self.link_for(laplace.family())?;
+        let predicting = || console.spinner("predicting");
+        Ok(match self.method {
+            Method::Glm => {
+                let _progress = predicting();
+                let latent = laplace.linearized(inputs)?;
+                match link {
+                    Some(link) => Predictive::Linearized { latent, link },
+                    None => Predictive::Latent(latent),
+                }
+            }
+            Method::Nn => {
+                let _progress = predicting();
+                let weights = laplace.sample(self.samples, self.seed)?;
+                Predictive::Sampled(laplace.sampled(weights.view(), inputs)?)
+            }
+            Method::Riemannian => self.riemannian(laplace, inputs, console)?,
+            Method::Map => {
+                Predictive::Network { outputs: laplace.outputs(inputs)?, prediction: laplace.predict_map(inputs)? }
+            }
+        })
+    }
+
+    fn metric(&self) -> SamplingMetricArg {
+        self.metric.unwrap_or(SamplingMetricArg::Fisher)
+    }
+
+    /// The mixture over the samples that reached the end of their geodesic.
+    fn riemannian(&self, laplace: &Laplace, inputs: &Array2<f64>, console: &Console) -> Result<Predictive, Failure> {
+        let metric = self.metric().metric();
+        geodesic::warn_about_kinks(laplace, metric, console);
+        let options = SamplerOptions { samples: self.samples, seed: self.seed, ..Default::default() };
+        let progress = console.bar("following geodesics", self.samples);
+        let samples = laplace.sample_riemannian(metric, &options, &|| progress.advance())?;
+        drop(progress);
+        geodesic::report_failures(&samples, console);
+        let reached = samples.reached();
+        if reached.nrows() == 0 {
+            return Err(Error::NoSamples { requested: self.samples }.into());
+        }
+        Ok(Predictive::Sampled(laplace.sampled(reached.view(), inputs)?))
+    }
+
+    /// The link for a family; `None` when the raw outputs were asked for.
+    fn link_for(&self, family: &Family) -> Result<Option<Link>, Failure> {
+        let link = match self.link {
+            Some(LinkName::None) => return Ok(None),
+            None => return Ok(Some(Link::default())),
+            Some(LinkName::Probit) => Link::Probit,
+            Some(LinkName::Mc) => Link::MonteCarlo(MonteCarlo { samples: self.samples, seed: self.seed }),
+            Some(LinkName::Bridge) => Link::Bridge,
+        };
+        if is_classification(family) {
+            return Ok(Some(link));
+        }
+        let name = match link {
+            Link::Probit => "probit",
+            Link::MonteCarlo(_) => "mc",
+            Link::Bridge => "bridge",
+        };
+        Err(Error::Unsupported(Unsupported::Link {
+            link: name,
+            likelihood: family.likelihood().name(),
+            instead: "no --link at all (the prediction has a closed form), or --link none for the raw outputs",
+        })
+        .into())
+    }
+}
+
+impl Predictive {
+    /// Scores against observed targets.
+    pub fn scores(&self, family: &Family, targets: &Array2<f64>) -> Result<Scores, Failure> {
+        Ok(match self {
+            Predictive::Latent(_) => return Err(unscorable()),
+            Predictive::Linearized { latent, link } => Scores::of_linearized(latent, family, *link, targets)?,
+            Predictive::Sampled(sampled) => Scores::of_sampled(sampled, family, targets)?,
+            Predictive::Network { outputs, prediction } => Scores::of_map(prediction, outputs, family, targets)?,
+        })
+    }
+}
+
+fn unscorable() -> Failure {
+    Failure::Usage("--link none gives no probabilities to score; use probit, mc or bridge".to_string())
+}
+
+fn is_classification(family: &Family) -> bool {
+    matches!(family, Family::Categorical(_) | Family::Bernoulli(_))
+}
+
+fn name_of(method: Method) -> String {
+    method.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}

@@ -1,0 +1,125 @@
+//! The command line: one file a command, shared pieces in one place each. No mathematics here.
+
+mod arguments;
+mod console;
+mod evaluate;
+mod exp;
+mod failure;
+mod fit;
+mod geodesic;
+mod log;
+mod method;
+mod output;
+mod posterior;
+mod predict;
+mod sample;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use riemannian_laplace::memory;
+
+use console::Console;
+use failure::Failure;
+
+/// Uncertainty for trained neural networks: Laplace and Riemannian Laplace approximations of an MLP.
+///
+/// Train a small network (or bring one from PyTorch or candle), fit a posterior over its weights, predict with error
+/// bars, and score the predictions.
+#[derive(Debug, Parser)]
+#[command(name = "rla", version, after_help = EXAMPLE, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: GlobalArgs,
+}
+
+const EXAMPLE: &str = "\
+Example, from data to predictions with uncertainty:
+  rla train --data train.csv --target y --likelihood gaussian --hidden 10 \\
+      --out model.safetensors
+  rla fit --model model.safetensors --data train.csv --target y \\
+      --likelihood gaussian --optimize --out posterior.safetensors
+  rla predict --posterior posterior.safetensors --inputs new.csv --out predictions.csv
+  rla evaluate --posterior posterior.safetensors --data test.csv --target y
+
+Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Train(train::TrainArgs),
+    Fit(fit::FitArgs),
+    Predict(predict::PredictArgs),
+    Evaluate(evaluate::EvaluateArgs),
+    Sample(sample::SampleArgs),
+    Exp(exp::ExpArgs),
+    Log(log::LogArgs),
+}
+
+/// Options that every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+struct GlobalArgs {
+    /// Threads to use [default: all cores]
+    #[arg(long, global = true, value_name = "N", value_parser = arguments::count)]
+    threads: Option<usize>,
+    /// Print results, warnings and errors only: no progress, notes or summaries
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Refuse work that needs more memory, e.g. 2GB, 500MB or a number of bytes [default: 80 % of what is free]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = arguments::bytes)]
+    max_memory: Option<u64>,
+}
+
+/// Parses the command line, runs the command and reports its failure, if any, on stderr.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            for cause in failure.further_causes() {
+                eprintln!("  caused by: {cause}");
+            }
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    memory::set_limit(cli.global.max_memory);
+    if let Some(threads) = cli.global.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        pool.map_err(|error| Failure::Usage(format!("--threads {threads}: {error}")))?;
+    }
+    let console = Console::new(cli.global.quiet);
+    match &cli.command {
+        Command::Train(args) => train::run(args, &console),
+        Command::Fit(args) => fit::run(args, &console),
+        Command::Predict(args) => predict::run(args, &console),
+        Command::Evaluate(args) => evaluate::run(args, &console),
+        Command::Sample(args) => sample::run(args, &console),
+        Command::Exp(args) => exp::run(args, &console),
+        Command::Log(args) => log::run(args, &console),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_parser_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in super::Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("rla {}", command.get_name())), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Results: files that appear whole or not at all, and what is printed to stdout.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use ndarray::ArrayView1;
+use riemannian_laplace::{Error, tensors};
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// A place for a result that was found writable before the work began.
+#[derive(Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+}
+
+impl OutputFile {
+    /// Checks that a file can be written there and that it would not replace one of the inputs.
+    pub fn at(path: &Path, inputs: &[&Path]) -> Result<Self, Failure> {
+        let refuse = |problem: &str| Err(Failure::Usage(format!("cannot write {}: {problem}", path.display())));
+        if path.is_dir() {
+            return refuse("it is a folder");
+        }
+        if path.file_name().is_none() {
+            return refuse("it names no file");
+        }
+        if let Ok(place) = path.canonicalize()
+            && inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == place))
+        {
+            return refuse("it is one of the input files; choose another name for --out");
+        }
+        if path.exists() && !path.is_file() {
+            return Ok(Self { path: path.to_path_buf() }); // a device or a pipe
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            return refuse(&format!("there is no folder {}; create it first", folder.display()));
+        }
+        match tempfile::NamedTempFile::new_in(folder) {
+            Ok(_) => Ok(Self { path: path.to_path_buf() }),
+            Err(error) => refuse(&format!("the folder {} is not writable ({error})", folder.display())),
+        }
+    }
+
+    /// Where the result goes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the whole file.
+    pub fn write(&self, text: &str) -> Result<(), Failure> {
+        Ok(tensors::write_whole(&self.path, text.as_bytes())?)
+    }
+}
+
+/// Prints to stdout. A reader that has gone away (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::Io { path: PathBuf::from("standard output"), source: error }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints one JSON object on one line.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Error::Io { path: PathBuf::from("standard output"), source: error.into() })?;
+    print(&format!("{text}\n"))
+}
+
+/// Columns of numbers under their names.
+#[derive(Debug, Default)]
+pub struct Columns<'a> {
+    names: Vec<String>,
+    values: Vec<ArrayView1<'a, f64>>,
+}
+
+impl<'a> Columns<'a> {
+    /// Adds a column. All columns have the same length.
+    pub fn add(&mut self, name: String, values: ArrayView1<'a, f64>) {
+        self.names.push(name);
+        self.values.push(values);
+    }
+
+    /// The table as CSV, every number with as many digits as it takes to read the same number back.
+    pub fn to_csv(&self) -> String {
+        let rows = self.values.first().map_or(0, ArrayView1::len);
+        let mut text = self.names.join(",") + "\n";
+        for row in 0..rows {
+            let cells: Vec<String> = self.values.iter().map(|column| number(column[row])).collect();
+            text += &cells.join(",");
+            text.push('\n');
+        }
+        text
+    }
+
+    /// How many numbers are NaN or infinite.
+    pub fn count_not_finite(&self) -> usize {
+        self.values.iter().flatten().filter(|value| !value.is_finite()).count()
+    }
+}
+
+/// The shortest text that reads back as the same number; with an exponent where plain digits would be mostly zeros.
+fn number(value: f64) -> String {
+    let plain = value == 0.0 || !value.is_finite() || (1e-5..1e16).contains(&value.abs());
+    if plain { value.to_string() } else { format!("{value:e}") }
+}
+
+/// A short report for people: one line a quantity, with its value and what it means.
+#[derive(Debug)]
+pub struct Summary {
+    title: String,
+    rows: Vec<(&'static str, String, String)>,
+}
+
+impl Summary {
+    /// A report under a title.
+    pub fn new(title: String) -> Self {
+        Self { title, rows: Vec::new() }
+    }
+
+    /// Adds a line.
+    pub fn row(&mut self, name: &'static str, value: impl ToString, meaning: impl ToString) {
+        self.rows.push((name, value.to_string(), meaning.to_string()));
+    }
+
+    /// The report as aligned text.
+    pub fn to_text(&self) -> String {
+        let width = |length: &dyn Fn(&(&'static str, String, String)) -> usize| {
+            self.rows.iter().map(length).max().unwrap_or_default()
+        };
+        let names = width(&|row| row.0.chars().count());
+        let values = width(&|row| row.1.chars().count());
+        let mut text = self.title.clone() + "\n";
+        for (name, value, meaning) in &self.rows {
+            let line = format!("  {name:names$}  {value:values$}  {meaning}");
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A number for people: six significant digits.
+pub fn short(value: f64) -> String {
+    let rounded = format!("{value:.5e}").parse().unwrap_or(value);
+    number(rounded)
+}
+
+/// `1 input`, `2 inputs`.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Numbers for people, separated by commas.
+pub fn short_list(values: &[f64]) -> String {
+    values.iter().map(|value| short(*value)).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_numbers_read_back_the_same() {
+        for value in [0.1, -1.0 / 3.0, 1e-300, 5e-324, 1.7e308, 0.0, 123456789.125, 1e-7, 2f64.powi(60)] {
+            let text = number(value);
+            assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(value.to_bits()), "{text}");
+            assert!(text.len() < 26, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_for_people_keep_six_digits() {
+        assert_eq!(short(0.293_231_9), "0.293232");
+        assert_eq!(short(-91.885_61), "-91.8856");
+        assert_eq!(short(1.0), "1");
+        assert_eq!(short(1.234_567_8e-9), "1.23457e-9");
+        assert_eq!(short(0.0), "0");
+    }
+}

@@ -1,0 +1,166 @@
+//! `rla predict`: means, variances and probabilities at new inputs.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ndarray::{Array2, Axis};
+use riemannian_laplace::data::Table;
+use riemannian_laplace::laplace::Laplace;
+use riemannian_laplace::likelihood::Family;
+use riemannian_laplace::predict::{LatentGaussian, Prediction};
+
+use super::arguments;
+use super::console::Console;
+use super::failure::Failure;
+use super::method::{MethodArgs, Predictive};
+use super::output::{Columns, OutputFile, counted, print};
+use super::posterior::PosteriorArgs;
+
+/// Predict at new inputs, with uncertainty
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct PredictArgs {
+    #[command(flatten)]
+    posterior: PosteriorArgs,
+    /// The inputs: CSV with a header, columns in the order of the training data's inputs
+    #[arg(long, value_name = "CSV")]
+    inputs: PathBuf,
+    /// Columns of the file that are no inputs, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    target: Vec<String>,
+    #[command(flatten)]
+    method: MethodArgs,
+    /// Where to write the predictions (CSV, one row an input row) [default: standard output]
+    #[arg(long, value_name = "CSV")]
+    out: Option<PathBuf>,
+}
+
+const EXAMPLE: &str = "\
+Columns (with _1, _2, … for several outputs):
+  gaussian      mean, epistemic_variance, aleatoric_variance, total_variance
+  categorical   p0, p1, …; and entropy, mutual_information where samples are drawn
+  bernoulli     p1
+  poisson       mean, total_variance
+  --link none   f_mean_1, …, and the covariance f_cov_1_1, f_cov_1_2, …
+
+Example:
+  rla predict --posterior posterior.safetensors --inputs new.csv --out predictions.csv
+
+Example, averaging 1000 sampled networks, on a file that also holds the target:
+  rla predict --posterior posterior.safetensors --inputs test.csv --target y \\
+      --method nn --samples 1000 --seed 7 --out predictions.csv";
+
+/// Runs the command.
+pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
+    args.method.check()?;
+    let out = match args.out.as_deref() {
+        Some(path) if path != Path::new("-") => Some(OutputFile::at(path, &[&args.posterior.posterior, &args.inputs])?),
+        _ => None,
+    };
+    let table = Table::read(&args.inputs)?;
+    let laplace = args.posterior.load(console)?;
+    let inputs = inputs(args, &table, &laplace)?;
+    let predictive = args.method.predictive(&laplace, &inputs, console)?;
+    let (covariances, prediction);
+    let columns = match &predictive {
+        Predictive::Latent(latent) => {
+            covariances = flat_covariances(latent);
+            latent_columns(latent, &covariances)
+        }
+        Predictive::Linearized { latent, link } => {
+            prediction = latent.predict(laplace.family(), *link)?;
+            prediction_columns(laplace.family(), &prediction)
+        }
+        Predictive::Sampled(sampled) => {
+            prediction = sampled.prediction();
+            prediction_columns(laplace.family(), &prediction)
+        }
+        Predictive::Network { prediction, .. } => prediction_columns(laplace.family(), prediction),
+    };
+    let not_finite = columns.count_not_finite();
+    if not_finite > 0 {
+        console.warn(format!("{not_finite} predicted numbers are NaN or infinite: the outputs left the range of f64"));
+    }
+    match &out {
+        Some(file) => {
+            file.write(&columns.to_csv())?;
+            console.note(format!("{} written to {}", counted(inputs.nrows(), "prediction"), file.path().display()));
+            Ok(())
+        }
+        None => print(&columns.to_csv()),
+    }
+}
+
+/// The input columns, as many as the network has.
+fn inputs(args: &PredictArgs, table: &Table, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
+    arguments::refuse_twice(&args.target)?;
+    for name in &args.target {
+        table.column(name)?;
+    }
+    let inputs = table.inputs(&args.target);
+    let expected = laplace.network().architecture().n_inputs();
+    if inputs.ncols() != expected {
+        return Err(Failure::Usage(format!(
+            "{}: the network has {}, the file {} ({}); leave out columns that are no inputs with --target",
+            args.inputs.display(),
+            counted(expected, "input"),
+            counted(inputs.ncols(), "input column"),
+            arguments::input_names(table, &args.target),
+        )));
+    }
+    Ok(inputs)
+}
+
+/// Adds one column an output, with a suffix when there are several.
+fn add_outputs<'a>(columns: &mut Columns<'a>, name: &str, values: &'a Array2<f64>) {
+    let several = values.ncols() > 1;
+    for (output, column) in values.columns().into_iter().enumerate() {
+        let name = if several { format!("{name}_{}", output + 1) } else { name.to_string() };
+        columns.add(name, column);
+    }
+}
+
+fn prediction_columns<'a>(family: &Family, prediction: &'a Prediction) -> Columns<'a> {
+    let mut columns = Columns::default();
+    match family {
+        Family::Gaussian(_) => {
+            add_outputs(&mut columns, "mean", &prediction.mean);
+            add_outputs(&mut columns, "epistemic_variance", &prediction.epistemic_variance);
+            add_outputs(&mut columns, "aleatoric_variance", &prediction.aleatoric_variance);
+            add_outputs(&mut columns, "total_variance", &prediction.total_variance);
+        }
+        Family::Categorical(_) => {
+            for (class, column) in prediction.mean.columns().into_iter().enumerate() {
+                columns.add(format!("p{class}"), column);
+            }
+            if let (Some(entropy), Some(information)) = (&prediction.entropy, &prediction.mutual_information) {
+                columns.add("entropy".to_string(), entropy.view());
+                columns.add("mutual_information".to_string(), information.view());
+            }
+        }
+        Family::Bernoulli(_) => add_outputs(&mut columns, "p1", &prediction.mean),
+        Family::Poisson(_) => {
+            add_outputs(&mut columns, "mean", &prediction.mean);
+            add_outputs(&mut columns, "total_variance", &prediction.total_variance);
+        }
+    }
+    columns
+}
+
+/// The covariances, one point a row.
+fn flat_covariances(latent: &LatentGaussian) -> Array2<f64> {
+    let (points, p, _) = latent.covariance.dim();
+    Array2::from_shape_fn((points, p * p), |(t, index)| latent.covariance[(t, index / p, index % p)])
+}
+
+fn latent_columns<'a>(latent: &'a LatentGaussian, covariances: &'a Array2<f64>) -> Columns<'a> {
+    let mut columns = Columns::default();
+    let outputs = latent.mean.ncols();
+    for (output, column) in latent.mean.columns().into_iter().enumerate() {
+        columns.add(format!("f_mean_{}", output + 1), column);
+    }
+    for (index, column) in covariances.axis_iter(Axis(1)).enumerate() {
+        columns.add(format!("f_cov_{}_{}", index / outputs + 1, index % outputs + 1), column);
+    }
+    columns
+}

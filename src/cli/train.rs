@@ -1,0 +1,188 @@
+//! `rla train`: a small network from a CSV file.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use riemannian_laplace::memory;
+use riemannian_laplace::network::{Activation, Architecture, Decay, Network, TrainingOptions, train};
+use serde::Serialize;
+
+use super::arguments::{self, DataArgs, DataFile, LikelihoodName};
+use super::console::Console;
+use super::failure::Failure;
+use super::output::{OutputFile, Summary, print, print_json, short};
+
+/// Train a network: Adam on the mean squared error or the mean negative log likelihood
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLE)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    data: DataArgs,
+    /// The distribution of the targets
+    #[arg(long, value_enum)]
+    likelihood: LikelihoodName,
+    /// Widths of the hidden layers, e.g. 10 or 10,10; without it there are none (linear or logistic regression)
+    #[arg(long, value_name = "WIDTHS", value_delimiter = ',', value_parser = arguments::count)]
+    hidden: Vec<usize>,
+    /// The activation after every hidden layer [default: tanh]
+    #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
+    activation: Option<Activation>,
+    /// Classes of a categorical likelihood [default: the greatest label + 1]
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(2..))]
+    classes: Option<u32>,
+    /// Passes over the data
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = arguments::count)]
+    epochs: usize,
+    /// The learning rate of Adam
+    #[arg(long, value_name = "RATE", default_value = "1e-2", value_parser = arguments::positive, allow_negative_numbers = true)]
+    lr: f64,
+    /// The weight decay λ
+    #[arg(long, value_name = "λ", default_value = "1e-5", value_parser = arguments::non_negative, allow_negative_numbers = true)]
+    weight_decay: f64,
+    /// How the weight decay acts
+    #[arg(long, value_enum, default_value_t = DecayName::L2)]
+    decay: DecayName,
+    /// Data points a step [default: all]
+    #[arg(long, value_name = "N", value_parser = arguments::count)]
+    batch_size: Option<usize>,
+    /// The seed of the initial weights and of the order of the batches
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where to write the network (safetensors, f64, named as a PyTorch nn.Sequential)
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print the outcome as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLE: &str = "\
+Example, a regression with one hidden layer of 10 units:
+  rla train --data train.csv --target y --likelihood gaussian \\
+      --hidden 10 --activation tanh --out model.safetensors
+
+Example, classes, two hidden layers, mini-batches of 32:
+  rla train --data train.csv --target label --likelihood categorical \\
+      --hidden 16,16 --batch-size 32 --epochs 2000 --out model.safetensors";
+
+/// How the weights are kept small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DecayName {
+    /// ½λ‖θ‖² in the loss: PyTorch's Adam
+    L2,
+    /// θ ← (1 − lr·λ)θ beside the step: AdamW
+    Decoupled,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    n_params: usize,
+    n_data: usize,
+    n_inputs: usize,
+    n_outputs: usize,
+    activation: String,
+    epochs: usize,
+    loss: f64,
+    seconds: f64,
+}
+
+/// Runs the command.
+pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
+    let out = OutputFile::at(&args.out, &[&args.data.data])?;
+    let family = args.likelihood.family(&[1.0])?;
+    let data = args.data.read()?;
+    let n_outputs = count_outputs(args, &data)?;
+    data.check_targets(family.likelihood(), n_outputs)?;
+    let architecture = architecture(args, data.dataset.inputs().ncols(), n_outputs)?;
+    let start = Network::random(architecture, args.seed);
+    let options = TrainingOptions {
+        epochs: args.epochs,
+        learning_rate: args.lr,
+        weight_decay: args.weight_decay,
+        decay: match args.decay {
+            DecayName::L2 => Decay::L2,
+            DecayName::Decoupled => Decay::Decoupled,
+        },
+        batch_size: args.batch_size,
+        seed: args.seed,
+    };
+    let began = Instant::now();
+    let progress = console.bar("training", args.epochs);
+    let trained = train(&start, &data.dataset, &family, &options, |epoch, loss| {
+        progress.advance_to(epoch, format!("loss {}", short(loss)));
+    })?;
+    drop(progress);
+    let seconds = began.elapsed().as_secs_f64();
+    trained.network.save(out.path())?;
+    let architecture = trained.network.architecture();
+    if args.json {
+        return print_json(&Report {
+            n_params: architecture.n_params(),
+            n_data: data.dataset.len(),
+            n_inputs: architecture.n_inputs(),
+            n_outputs,
+            activation: architecture.activation().to_string(),
+            epochs: trained.epochs,
+            loss: trained.loss,
+            seconds,
+        });
+    }
+    if console.is_quiet() {
+        return Ok(());
+    }
+    let meaning = match args.likelihood {
+        LikelihoodName::Gaussian => "mean squared error of the last epoch",
+        LikelihoodName::Poisson => "mean negative log likelihood of the last epoch, without log y!",
+        _ => "mean negative log likelihood of the last epoch",
+    };
+    let mut summary = Summary::new(format!("network {architecture} written to {}", out.path().display()));
+    summary.row("parameters", architecture.n_params(), "");
+    summary.row("data points", data.dataset.len(), "");
+    summary.row("epochs", trained.epochs, "");
+    summary.row("loss", short(trained.loss), meaning);
+    summary.row("time", format!("{seconds:.2} s"), "");
+    print(&summary.to_text())
+}
+
+/// One output a target, or one a class.
+fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
+    let targets = data.dataset.targets();
+    if args.likelihood != LikelihoodName::Categorical {
+        return match args.classes {
+            Some(_) => Err(Failure::Usage("--classes belongs to --likelihood categorical".to_string())),
+            None => Ok(targets.ncols()),
+        };
+    }
+    if let Some(classes) = args.classes {
+        return Ok(classes as usize);
+    }
+    let path = args.data.data.display();
+    let greatest = targets.iter().copied().fold(0.0, f64::max);
+    if greatest < 1.0 {
+        return Err(Failure::Usage(format!(
+            "{path}: no label is greater than 0, so there is one class only; if there are more, give --classes"
+        )));
+    }
+    if greatest >= data.dataset.len() as f64 {
+        return Err(Failure::Usage(format!(
+            "{path}: the greatest label is {greatest}, which makes more classes than there are rows; labels run from 0 to C−1 \
+             (give --classes C if this is meant)"
+        )));
+    }
+    Ok(greatest as usize + 1)
+}
+
+/// The shape of the network, once it is known that training it fits into memory.
+fn architecture(args: &TrainArgs, n_inputs: usize, n_outputs: usize) -> Result<Architecture, Failure> {
+    let sizes: Vec<usize> =
+        std::iter::once(n_inputs).chain(args.hidden.iter().copied()).chain(std::iter::once(n_outputs)).collect();
+    let activation =
+        if args.hidden.is_empty() { Activation::Identity } else { args.activation.unwrap_or(Activation::Tanh) };
+    let architecture = Architecture::new(&sizes, activation)?;
+    // Weights, their gradient, two moments and the step that is being taken.
+    let numbers = 6.0 * architecture.n_params() as f64;
+    memory::check(&format!("training a {architecture} network"), numbers, "choose narrower hidden layers")?;
+    Ok(architecture)
+}
