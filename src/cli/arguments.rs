@@ -47,8 +47,8 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// Checks the targets, naming the line of the first that the likelihood cannot have produced.
-    pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
+    /// Checks that there are as many target columns as the likelihood takes.
+    pub fn check_target_columns(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
         let (expected, found) = (likelihood.n_targets(n_outputs), self.targets.len());
         if expected != found {
             return Err(Failure::Usage(format!(
@@ -59,6 +59,12 @@ impl DataFile {
                 counted(n_outputs, "network output"),
             )));
         }
+        Ok(())
+    }
+
+    /// Checks the targets, naming the line of the first that the likelihood cannot have produced.
+    pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
+        self.check_target_columns(likelihood, n_outputs)?;
         Ok(self.table.check_targets(&self.dataset, likelihood, n_outputs)?)
     }
 

@@ -70,7 +70,7 @@ pub enum Predictive {
     /// A mixture over networks.
     Sampled(SampledPredictive),
     /// One network.
-    Network { outputs: Array2<f64>, prediction: Prediction },
+    Network { outputs: Array2<f64>, prediction: Box<Prediction> },
 }
 
 impl MethodArgs {
@@ -144,7 +144,8 @@ impl MethodArgs {
             }
             Method::Riemannian => self.riemannian(laplace, inputs, console)?,
             Method::Map => {
-                Predictive::Network { outputs: laplace.outputs(inputs)?, prediction: laplace.predict_map(inputs)? }
+                let prediction = Box::new(laplace.predict_map(inputs)?);
+                Predictive::Network { outputs: laplace.outputs(inputs)?, prediction }
             }
         })
     }

@@ -158,11 +158,12 @@ fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     if let Some(classes) = args.classes {
         return Ok(classes as usize);
     }
+    data.check_target_columns(args.likelihood.family(&[])?.likelihood(), 2)?;
     let path = args.data.data.display();
     let greatest = targets.iter().copied().fold(0.0, f64::max);
-    if greatest < 1.0 {
+    if targets.iter().all(|label| *label == 0.0) {
         return Err(Failure::Usage(format!(
-            "{path}: no label is greater than 0, so there is one class only; if there are more, give --classes"
+            "{path}: every label is 0, so there is one class only; if there are more, give --classes"
         )));
     }
     if greatest >= data.dataset.len() as f64 {
@@ -171,7 +172,7 @@ fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
              (give --classes C if this is meant)"
         )));
     }
-    Ok(greatest as usize + 1)
+    Ok((greatest as usize + 1).max(2))
 }
 
 /// The shape of the network, once it is known that training it fits into memory.

@@ -43,6 +43,10 @@ impl Table {
             .iter()
             .map(|name| name.trim_start_matches('\u{feff}').to_string())
             .collect();
+        if columns.is_empty() {
+            let problem = "the file is empty; a header is expected".to_string();
+            return Err(Error::Csv { path: path.to_path_buf(), line: 1, problem });
+        }
         if let Some(twice) = columns.iter().enumerate().find(|(i, name)| columns[..*i].contains(name)) {
             let problem = format!("the column `{}` stands twice in the header", twice.1);
             return Err(Error::Csv { path: path.to_path_buf(), line: 1, problem });

@@ -1,0 +1,117 @@
+//! Tests of the program `rla`: the flow from data to scores, the golden cases, and what it says to bad input.
+
+#[path = "cli/bad_data.rs"]
+mod bad_data;
+#[path = "cli/bad_models.rs"]
+mod bad_models;
+#[path = "cli/bad_options.rs"]
+mod bad_options;
+#[path = "cli/bad_posteriors.rs"]
+mod bad_posteriors;
+#[path = "cli/flow.rs"]
+mod flow;
+#[path = "cli/golden.rs"]
+mod golden;
+#[path = "cli/limits.rs"]
+mod limits;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use riemannian_laplace::data::Table;
+use riemannian_laplace::network::{Activation, Architecture, Network};
+
+/// What the program did.
+struct Outcome {
+    status: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Outcome {
+    /// The one JSON object on stdout.
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+}
+
+/// A temporary folder, and the program run on files in it.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), contents).expect("a file in the temporary folder");
+    }
+
+    fn table(&self, name: &str) -> Table {
+        Table::read(&self.path(name)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A network with random weights, saved.
+    fn model(&self, name: &str, sizes: &[usize]) -> Network {
+        let network = Network::random(Architecture::new(sizes, Activation::Tanh).expect("layer sizes"), 1);
+        network.save(&self.path(name)).expect("a saved network");
+        network
+    }
+
+    /// The names of all files, to see that a failure leaves none behind.
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("the temporary folder");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Runs `rla` in the folder with a line of arguments, separated by spaces.
+    fn rla(&self, arguments: &str) -> Outcome {
+        let output = Command::new(env!("CARGO_BIN_EXE_rla"))
+            .args(arguments.split_whitespace())
+            .current_dir(self.0.path())
+            .output()
+            .expect("the program runs");
+        Outcome {
+            status: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("text on stdout"),
+            stderr: String::from_utf8(output.stderr).expect("text on stderr"),
+        }
+    }
+
+    /// Runs `rla`, which must succeed.
+    fn ok(&self, arguments: &str) -> Outcome {
+        let outcome = self.rla(arguments);
+        assert_eq!(outcome.status, Some(0), "rla {arguments}\n{}", outcome.stderr);
+        outcome
+    }
+
+    /// Runs `rla`, which must end with the status, say every one of the words, print no result and leave no file.
+    fn fails(&self, status: i32, arguments: &str, words: &[&str]) {
+        let before = self.names();
+        let outcome = self.rla(arguments);
+        let said = &outcome.stderr;
+        assert_eq!(outcome.status, Some(status), "rla {arguments}\n{said}");
+        for word in words {
+            assert!(said.contains(word), "rla {arguments}\ndoes not say {word:?} but\n{said}");
+        }
+        assert_eq!(outcome.stdout, "", "rla {arguments}");
+        assert_eq!(self.names(), before, "rla {arguments}");
+    }
+
+    /// As [`fails`](Self::fails), with the status of bad input.
+    fn refuses(&self, arguments: &str, words: &[&str]) {
+        self.fails(2, arguments, words);
+    }
+}
+
+/// A file of the repository.
+fn repository(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
+}

@@ -1,0 +1,238 @@
+//! From data to scores, for every likelihood.
+
+use riemannian_laplace::network::{Activation, Network};
+
+use super::{Folder, repository};
+
+/// Rows of a small classification or count problem: y depends on the sign of x.
+fn rows(values: [&str; 3]) -> String {
+    let mut text = "x,y\n".to_string();
+    for n in 0..30 {
+        let x = f64::from(n) / 5.0 - 3.0;
+        let y = values[if x < -1.0 { 0 } else { usize::from(x > 1.0) + 1 }];
+        text += &format!("{x},{y}\n");
+    }
+    text
+}
+
+fn keys(value: &serde_json::Value) -> Vec<String> {
+    let mut keys: Vec<String> = value.as_object().expect("an object").keys().cloned().collect();
+    keys.sort();
+    keys
+}
+
+fn sorted(keys: &str) -> Vec<String> {
+    let mut keys: Vec<String> = keys.split_whitespace().map(str::to_string).collect();
+    keys.sort();
+    keys
+}
+
+const FIT_KEYS: &str = "n_params n_data n_outputs log_likelihood log_marginal_likelihood prior_precision sigma \
+                        log_det_ratio effective_parameters solver seconds";
+
+#[test]
+fn a_regression_from_training_to_scores() {
+    let folder = Folder::new();
+    let data = format!("--data {} --target y", repository("data/snelson.csv"));
+    let trained = folder.ok(&format!(
+        "train {data} --likelihood gaussian --hidden 10 --activation tanh --epochs 300 --out model.safetensors --json"
+    ));
+    assert_eq!(trained.json()["n_params"], 31);
+    assert!(trained.json()["loss"].as_f64().expect("a loss") < 0.5);
+
+    let fit = format!("fit --model model.safetensors {data} --likelihood gaussian --optimize --out p.safetensors");
+    let fitted = folder.ok(&format!("{fit} --json")).json();
+    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} converged at_bound")));
+    assert_eq!((&fitted["n_params"], &fitted["n_data"], &fitted["n_outputs"]), (&31.into(), &200.into(), &1.into()));
+    assert_eq!(fitted["converged"], true);
+    assert!(fitted["prior_precision"].is_f64() && fitted["sigma"].is_f64());
+    let said = folder.ok(&fit);
+    for word in ["31", "200", "log marginal likelihood", "tuned", "weight-space", "converged", "p.safetensors"] {
+        assert!(said.stdout.contains(word), "{word}: {}", said.stdout);
+    }
+    assert_eq!(folder.ok(&format!("{fit} --quiet")).stdout, "");
+
+    let inputs = format!("--inputs {} --target y", repository("data/snelson.csv"));
+    for method in ["glm", "nn", "map"] {
+        let options = format!("--method {method} --samples 20 --seed 3");
+        folder.ok(&format!("predict --posterior p.safetensors {inputs} {options} --out {method}.csv"));
+        let table = folder.table(&format!("{method}.csv"));
+        assert_eq!(table.columns(), ["mean", "epistemic_variance", "aleatoric_variance", "total_variance"]);
+        assert_eq!(table.values().nrows(), 200);
+        let column = |name| table.column(name).expect("a column");
+        let sigma = fitted["sigma"].as_f64().expect("sigma");
+        for (total, epistemic) in column("total_variance").iter().zip(column("epistemic_variance")) {
+            assert!((total - epistemic - sigma * sigma).abs() < 1e-9 * total);
+            assert_eq!(epistemic == 0.0, method == "map");
+        }
+        let scores = folder.ok(&format!("evaluate --posterior p.safetensors {data} {options} --json")).json();
+        assert_eq!(keys(&scores), sorted("n mse nll"));
+        assert_eq!(scores["n"], 200);
+        // The scores are those of the predictions that were written.
+        let targets = riemannian_laplace::data::Table::read(repository("data/snelson.csv").as_ref())
+            .and_then(|table| table.column("y"))
+            .expect("targets");
+        let error: f64 = column("mean").iter().zip(&targets).map(|(m, y)| (m - y).powi(2)).sum::<f64>() / 200.0;
+        assert!((scores["mse"].as_f64().expect("mse") - error).abs() < 1e-12 * error);
+        let printed = folder.ok(&format!("evaluate --posterior p.safetensors {data} {options}")).stdout;
+        assert!(printed.contains("mean squared error"), "{printed}");
+    }
+    // Without --out the predictions go to stdout.
+    let printed = folder.ok(&format!("predict --posterior p.safetensors {inputs}")).stdout;
+    assert_eq!(printed, std::fs::read_to_string(folder.path("glm.csv")).expect("predictions"));
+}
+
+#[test]
+fn classes_with_every_link() {
+    let folder = Folder::new();
+    folder.write("data.csv", rows(["0", "1", "2"]));
+    let data = "--data data.csv --target y";
+    folder.ok(&format!("train {data} --likelihood categorical --hidden 4 --epochs 200 --out m.safetensors"));
+    let fit = format!("fit --model m.safetensors {data} --likelihood categorical --out p.safetensors --json");
+    let fitted = folder.ok(&fit).json();
+    assert_eq!(keys(&fitted), sorted(FIT_KEYS));
+    assert_eq!(fitted["n_outputs"], 3);
+    assert!(fitted["sigma"].is_null());
+    let predict = "predict --posterior p.safetensors --inputs data.csv --target y --samples 50 --out out.csv";
+    for (options, columns) in [
+        ("", "p0 p1 p2"),
+        ("--link probit", "p0 p1 p2"),
+        ("--link bridge", "p0 p1 p2"),
+        ("--method map", "p0 p1 p2"),
+        ("--link mc", "p0 p1 p2 entropy mutual_information"),
+        ("--method nn", "p0 p1 p2 entropy mutual_information"),
+    ] {
+        folder.ok(&format!("{predict} {options}"));
+        let table = folder.table("out.csv");
+        assert_eq!(table.columns().join(" "), columns, "{options}");
+        for row in table.values().rows() {
+            assert!((row.iter().take(3).sum::<f64>() - 1.0).abs() < 1e-12, "{options}");
+        }
+        let scores = folder.ok(&format!("evaluate --posterior p.safetensors {data} --samples 50 {options} --json"));
+        assert_eq!(keys(&scores.json()), sorted("n nll accuracy brier ece"), "{options}");
+    }
+    folder.ok(&format!("{predict} --link none"));
+    assert_eq!(
+        folder.table("out.csv").columns().join(" "),
+        "f_mean_1 f_mean_2 f_mean_3 f_cov_1_1 f_cov_1_2 f_cov_1_3 f_cov_2_1 f_cov_2_2 f_cov_2_3 f_cov_3_1 f_cov_3_2 f_cov_3_3"
+    );
+    // More classes than the labels show.
+    folder.ok(&format!("train {data} --likelihood categorical --classes 5 --epochs 2 --out five.safetensors"));
+    let five = Network::load(&folder.path("five.safetensors"), None).expect("a network");
+    assert_eq!(five.architecture().sizes(), [1, 5]);
+    assert_eq!(five.architecture().activation(), Activation::Identity);
+}
+
+#[test]
+fn zero_one_targets_and_counts() {
+    let folder = Folder::new();
+    for (likelihood, values, columns, scores) in [
+        ("bernoulli", ["0", "1", "1"], "p1", "n nll accuracy brier ece"),
+        ("poisson", ["0", "2", "7"], "mean total_variance", "n nll"),
+    ] {
+        folder.write("data.csv", rows(values));
+        let data = "--data data.csv --target y";
+        folder.ok(&format!("train {data} --likelihood {likelihood} --hidden 3 --epochs 200 --out m.safetensors"));
+        folder
+            .ok(&format!("fit --model m.safetensors {data} --likelihood {likelihood} --optimize --out p.safetensors"));
+        for method in ["glm", "nn", "map"] {
+            let options = format!("--posterior p.safetensors --method {method} --samples 20");
+            folder.ok(&format!("predict {options} --inputs data.csv --target y --out out.csv"));
+            assert_eq!(folder.table("out.csv").columns().join(" "), columns, "{likelihood} {method}");
+            let outcome = folder.ok(&format!("evaluate {options} {data} --json"));
+            assert_eq!(keys(&outcome.json()), sorted(scores), "{likelihood} {method}");
+        }
+    }
+}
+
+#[test]
+fn several_outputs_have_numbered_columns() {
+    let folder = Folder::new();
+    folder.write("data.csv", "a,u,b,v\n0,1,0,2\n1,2,0,1\n0,0,1,1\n1,3,1,0\n");
+    let data = "--data data.csv --target u,v";
+    folder.ok(&format!(
+        "train {data} --likelihood gaussian --hidden 3 --epochs 50 --batch-size 2 --decay decoupled --out m.safetensors"
+    ));
+    let fit = format!("fit --model m.safetensors {data} --likelihood gaussian --out p.safetensors --json");
+    let fitted = folder.ok(&format!("{fit} --sigma 0.5,0.25 --prior-precision 2,3")).json();
+    assert_eq!(fitted["sigma"], serde_json::json!([0.5, 0.25]));
+    assert_eq!(fitted["prior_precision"], serde_json::json!([2.0, 3.0]));
+    folder.write("inputs.csv", "a,b\n0.5,0.5\n");
+    folder.ok("predict --posterior p.safetensors --inputs inputs.csv --out out.csv");
+    let table = folder.table("out.csv");
+    let names = ["mean", "epistemic_variance", "aleatoric_variance", "total_variance"];
+    let expected: Vec<String> = names.iter().flat_map(|name| [format!("{name}_1"), format!("{name}_2")]).collect();
+    assert_eq!(table.columns(), expected);
+    assert_eq!(table.column("aleatoric_variance_2").expect("a column"), [0.0625]);
+}
+
+#[test]
+fn given_values_are_held_and_the_prior_may_differ_by_layer() {
+    let folder = Folder::new();
+    let fit = format!(
+        "fit --model {} --activation tanh --data {} --target y --likelihood gaussian --optimize --out p.safetensors --json",
+        repository("tests/golden/p1/model.safetensors"),
+        repository("tests/golden/p1/train.csv"),
+    );
+    let both = folder.ok(&fit).json();
+    let evidence = |value: &serde_json::Value| value["log_marginal_likelihood"].as_f64().expect("evidence");
+    let held = folder.ok(&format!("{fit} --sigma 0.2")).json();
+    assert_eq!(held["sigma"], 0.2);
+    assert!(held["prior_precision"].is_f64() && evidence(&held) < evidence(&both));
+    let held = folder.ok(&format!("{fit} --prior-precision 0.3,0.6")).json();
+    assert_eq!(held["prior_precision"], serde_json::json!([0.3, 0.6]));
+    assert!(evidence(&held) < evidence(&both));
+    let layers = folder.ok(&format!("{fit} --prior layer")).json();
+    assert_eq!(layers["prior_precision"].as_array().map(Vec::len), Some(2));
+    assert!(evidence(&layers) > evidence(&both));
+    let none = folder.ok(&format!("{fit} --sigma 0.2 --prior-precision 0.3"));
+    assert!(none.stderr.contains("nothing to tune"), "{}", none.stderr);
+    assert_eq!((&none.json()["sigma"], &none.json()["prior_precision"]), (&0.2.into(), &0.3.into()));
+    let default = folder.ok(&fit.replace("--optimize", ""));
+    assert!(default.stderr.contains("sigma is 1"), "{}", default.stderr);
+    assert_eq!(default.json()["sigma"], 1.0);
+}
+
+#[test]
+fn both_solvers_and_a_posterior_without_data_agree() {
+    let folder = Folder::new();
+    let case = |name: &str| repository(&format!("tests/golden/p2/{name}"));
+    let fit = format!(
+        "fit --model {} --activation tanh --data {} --target y --likelihood categorical --json --structure full --weights all",
+        case("model.safetensors"),
+        case("train.csv"),
+    );
+    let mut written = Vec::new();
+    for (options, solver) in [
+        ("--solver weight-space", "weight-space"),
+        ("--solver function-space", "function-space"),
+        ("--without-data", "weight-space"),
+    ] {
+        let fitted = folder.ok(&format!("{fit} {options} --out p.safetensors")).json();
+        assert_eq!(fitted["solver"], solver);
+        folder
+            .ok(&format!("predict --posterior p.safetensors --inputs {} --link none --out out.csv", case("test.csv")));
+        written.push(folder.table("out.csv").values().clone());
+    }
+    for other in &written[1..] {
+        let scale = written[0].iter().fold(0.0, |top: f64, value| top.max(value.abs()));
+        let error = (&written[0] - other).iter().fold(0.0, |top: f64, value| top.max(value.abs()));
+        assert!(error < 1e-9 * scale, "{error:e}");
+    }
+}
+
+#[test]
+fn an_optimum_at_a_bound_is_reported() {
+    let folder = Folder::new();
+    // y = 2x without noise, and the network that says so: σ has no optimum above its bound.
+    folder.write("data.csv", "x,y\n0,0\n1,2\n2,4\n3,6\n");
+    let network = riemannian_laplace::network::Architecture::new(&[1, 1], Activation::Identity)
+        .and_then(|architecture| Network::new(architecture, vec![2.0, 0.0]))
+        .expect("a network");
+    network.save(&folder.path("m.safetensors")).expect("a saved network");
+    let outcome = folder.ok(
+        "fit --model m.safetensors --data data.csv --target y --likelihood gaussian --optimize --out p.safetensors --json",
+    );
+    assert!(outcome.stderr.contains("warning: sigma"), "{}", outcome.stderr);
+    assert_eq!(outcome.json()["at_bound"][0]["parameter"], "sigma");
+}
