@@ -35,3 +35,8 @@ pub mod target;
 pub mod tensors;
 
 pub use error::{Error, Result, Unsupported};
+
+/// The README, whose code is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
