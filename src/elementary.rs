@@ -1,9 +1,9 @@
 //! Elementary functions for hot loops: eˣ = 2ⁿ(1 + q(r)), x = n ln 2 + r, |r| ≤ ½ ln 2, without branches or tables.
 //!
-//! Everything here is additions, multiplications, divisions, selections and bit patterns, so a loop over a slice becomes
-//! vector instructions on any target (two lanes with SSE2, four with AVX2), and the result has the same bits on all of
-//! them: no fused multiply-add is used, contracted or called. The largest errors measured against 40-digit references are
-//! stated with each function, in units in the last place (ulp) of the exact result.
+//! Everything here is additions, multiplications, divisions, selections and bit patterns, so a loop over a slice
+//! becomes vector instructions on any target (two lanes with SSE2, four with AVX2), and the result has the same bits on
+//! all of them: no fused multiply-add is used. Each function states its largest error found on 40,000 to 80,000 random
+//! points, in units in the last place (ulp) of the exact result.
 //!
 //! Results below the smallest normal number, 2.2e-308, are rounded to subnormal numbers as IEEE 754 asks (the last
 //! scaling by 2ⁿ is split in two), and to zero below 2.5e-324. NaN in gives NaN out.
@@ -21,58 +21,12 @@ const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
 /// ... and the rest of ln 2.
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// (expm1(r) − r)/r² on |r| ≤ ½ ln 2.
-const EXPM1: [f64; 11] = [
-    0.5,
-    0.1666666666666667,
-    0.04166666666666667,
-    0.008333333333326136,
-    0.0013888888888883748,
-    0.00019841269874820627,
-    2.4801587325547743e-05,
-    2.7557255400206422e-06,
-    2.75572736431103e-07,
-    2.5105217004720745e-08,
-    2.0914686968086876e-09,
-];
-
-/// (log((1 + s)/(1 − s)) − 2s)/s³ in powers of s², for (1 + s)/(1 − s) between √½ and √2.
-const LOG1P: [f64; 7] = [
-    0.666666666666667,
-    0.39999999999899505,
-    0.28571428625975487,
-    0.2222221113479508,
-    0.18182889125261723,
-    0.15331721600556042,
-    0.14616449685043406,
-];
-
-/// (a + 4) exp(a²/2) Φ(−a) in powers of t = (a − 4)/(a + 4), for 0 ≤ a ≤ 39.
-const MILLS: [f64; 23] = [
-    0.7552851304157515,
-    -0.6078966419718917,
-    0.38713740074221886,
-    -0.18652185795969417,
-    0.06039657489069947,
-    -0.007540188965593059,
-    -0.0034796923622425332,
-    0.0016308184418903596,
-    0.00013334425401904912,
-    -0.0002310948183193762,
-    -1.9078665316613576e-06,
-    3.5144181157760973e-05,
-    7.150055959216099e-07,
-    -5.918892731763236e-06,
-    -6.25132104047868e-07,
-    1.0198048518135172e-06,
-    2.6368248576407624e-07,
-    -1.5426320536771075e-07,
-    -7.63808205349045e-08,
-    1.457859334703646e-08,
-    1.392402399350171e-08,
-    7.26954547902669e-11,
-    -9.653425420228504e-10,
-];
+/// c₀ + c₁x + c₂x² + …, written out by Horner's rule. The longer polynomials below are even(x²) + x·odd(x²), two
+/// independent chains.
+macro_rules! horner {
+    ($x:ident; $c:literal) => { $c };
+    ($x:ident; $c:literal, $($higher:literal),+) => { $c + $x * horner!($x; $($higher),+) };
+}
 
 /// e^(x + x_low), taken apart so that eˣ, eˣ − 1 and 1 + eˣ can each be put together without losing digits.
 #[derive(Clone, Copy)]
@@ -100,7 +54,7 @@ impl Exponential {
         Self {
             scale: power_of_two(within),
             excess: power_of_two(n - within),
-            q: r + (r * r * polynomial(&EXPM1, r) + r_low),
+            q: r + (r * r * expm1_remainder(r) + r_low),
         }
     }
 
@@ -123,7 +77,7 @@ impl Exponential {
     }
 }
 
-/// eˣ, within 1 ulp; +∞ above 709.78, subnormal below −708.4, zero below −745.13.
+/// eˣ, within 0.9 ulp; +∞ above 709.78, subnormal below −708.4, zero below −745.13.
 ///
 /// ```
 /// use riemannian_laplace::elementary::exp;
@@ -136,7 +90,7 @@ pub fn exp(x: f64) -> f64 {
     Exponential::of(x).value()
 }
 
-/// tanh z = sign(z) (1 − u)/(1 + u), u = e^(−2|z|), within 2 ulp, also relative to the smallest z.
+/// tanh z = sign(z) (1 − u)/(1 + u), u = e^(−2|z|), within 2.5 ulp, however small z.
 ///
 /// ```
 /// use riemannian_laplace::elementary::tanh;
@@ -149,7 +103,7 @@ pub fn tanh(z: f64) -> f64 {
     (-fall / (2.0 + fall)).copysign(z)
 }
 
-/// The logistic function 1/(1 + e^(−z)), within 2 ulp in both tails.
+/// The logistic function 1/(1 + e^(−z)), within 1.9 ulp, in the tails too.
 ///
 /// ```
 /// use riemannian_laplace::elementary::sigmoid;
@@ -162,7 +116,7 @@ pub fn sigmoid(z: f64) -> f64 {
     (if z < 0.0 { u } else { 1.0 }) / (1.0 + u)
 }
 
-/// log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)) for every z, within 2 ulp in both tails.
+/// log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)) for every z, within 1.6 ulp, in the tails too.
 ///
 /// ```
 /// use riemannian_laplace::elementary::softplus;
@@ -203,8 +157,8 @@ pub fn tanh_slice(z: &[f64], h: &mut [f64]) {
     }
 }
 
-/// log(1 + u) for 0 ≤ u ≤ 1: with f = u, or f = (u − 1)/2 and ln 2 added once 1 + u > √2, log(1 + f) is an odd series in
-/// s = f/(2 + f), arranged around f so that the division's rounding does not show.
+/// log(1 + u) for 0 ≤ u ≤ 1: with f = u, or f = (u − 1)/2 and ln 2 added once 1 + u > √2, log(1 + f) is an odd series
+/// in s = f/(2 + f), arranged around f so that the division's rounding does not show.
 #[inline(always)]
 fn log_1p_unit(u: f64) -> f64 {
     let halve = u > std::f64::consts::SQRT_2 - 1.0;
@@ -212,14 +166,56 @@ fn log_1p_unit(u: f64) -> f64 {
     let (high, low) = if halve { (LN_2_HIGH, LN_2_LOW) } else { (0.0, 0.0) };
     let s = f / (2.0 + f);
     let half_square = 0.5 * f * f;
-    let series = s * s * polynomial(&LOG1P, s * s);
+    let series = s * s * log_remainder(s * s);
     high - ((half_square - (s * (half_square + series) + low)) - f)
 }
 
-/// exp(a²/2) Φ(−a), for 0 ≤ a ≤ 39: the standard normal's upper tail with its exponential taken out.
+/// (e^r − 1 − r)/r² for |r| ≤ ½ ln 2.
+#[inline(always)]
+fn expm1_remainder(r: f64) -> f64 {
+    let square = r * r;
+    let even = horner!(
+        square;
+        0.5, 0.04166666666666667, 0.0013888888888883748, 2.4801587325547743e-05, 2.75572736431103e-07,
+        2.0914686968086876e-09
+    );
+    let odd = horner!(
+        square;
+        0.1666666666666667, 0.008333333333326136, 0.00019841269874820627, 2.7557255400206422e-06,
+        2.5105217004720745e-08
+    );
+    even + r * odd
+}
+
+/// (log((1 + s)/(1 − s)) − 2s)/s³ in w = s², for (1 + s)/(1 − s) between √½ and √2.
+#[inline(always)]
+fn log_remainder(w: f64) -> f64 {
+    horner!(
+        w;
+        0.666666666666667, 0.39999999999899505, 0.28571428625975487, 0.2222221113479508, 0.18182889125261723,
+        0.15331721600556042, 0.14616449685043406
+    )
+}
+
+/// exp(a²/2) Φ(−a), for 0 ≤ a ≤ 39: the standard normal's upper tail with its exponential taken out, as a polynomial in
+/// t = (a − 4)/(a + 4), divided by a + 4.
 #[inline(always)]
 pub(crate) fn scaled_normal_tail(a: f64) -> f64 {
-    polynomial(&MILLS, (a - 4.0) / (a + 4.0)) / (a + 4.0)
+    let t = (a - 4.0) / (a + 4.0);
+    let square = t * t;
+    let even = horner!(
+        square;
+        0.7552851304157515, 0.38713740074221886, 0.06039657489069947, -0.0034796923622425332,
+        0.00013334425401904912, -1.9078665316613576e-06, 7.150055959216099e-07, -6.25132104047868e-07,
+        2.6368248576407624e-07, -7.63808205349045e-08, 1.392402399350171e-08, -9.653425420228504e-10
+    );
+    let odd = horner!(
+        square;
+        -0.6078966419718917, -0.18652185795969417, -0.007540188965593059, 0.0016308184418903596,
+        -0.0002310948183193762, 3.5144181157760973e-05, -5.918892731763236e-06, 1.0198048518135172e-06,
+        -1.5426320536771075e-07, 1.457859334703646e-08, 7.26954547902669e-11
+    );
+    (even + t * odd) / (a + 4.0)
 }
 
 /// a·b as the rounded product and its rounding error (Dekker).
@@ -254,15 +250,4 @@ fn leading_bits(x: f64) -> f64 {
 #[inline(always)]
 fn power_of_two(n: f64) -> f64 {
     f64::from_bits((n + (ROUND + 1023.0)).to_bits() << 52)
-}
-
-/// Σ cᵢ xⁱ as even(x²) + x·odd(x²): two independent Horner chains, half as long as one.
-#[inline(always)]
-fn polynomial<const N: usize>(coefficients: &[f64; N], x: f64) -> f64 {
-    let square = x * x;
-    let horner = |sum: f64, c: f64| sum * square + c;
-    let powers = coefficients.iter().copied();
-    let even = powers.clone().step_by(2).rev().reduce(horner);
-    let odd = powers.skip(1).step_by(2).rev().reduce(horner);
-    even.unwrap_or(0.0) + x * odd.unwrap_or(0.0)
 }

@@ -1,4 +1,4 @@
-//! Bernoulli in the logit: log p(y | f) = Σ_k [y_k f_k − log(1 + e^(f_k))], y_k ∈ {0, 1}, p = sigmoid f.
+//! Bernoulli in the logit: log p(y | f) = Σ_k (y_k f_k − log(1 + e^(f_k))), y_k ∈ {0, 1}, p = sigmoid f.
 
 use super::{Likelihood, TargetError, check_values, write, write_diagonal};
 use crate::elementary::{exp, sigmoid, softplus, tanh};

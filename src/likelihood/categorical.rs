@@ -1,8 +1,8 @@
 //! Categorical in the logits: log p(y | f) = f_y − log Σ_j e^(f_j), y ∈ {0, …, C−1}, p = softmax f.
 //!
-//! Everything is measured from the most probable class t, with weights w_j = e^(f_j − f_t) ≤ 1 and the sum of the others
-//! ρ = Σ_{j≠t} w_j: so 1 − p_t = ρ/(1 + ρ) and log p_t = −log(1 + ρ) keep their digits when ρ is far below rounding, and
-//! so do means and variances of ḟ, f̈ once their entry t is subtracted.
+//! Everything is measured from the most probable class t, with weights w_j = e^(f_j − f_t) ≤ 1 and the sum of the
+//! others ρ = Σ_{j≠t} w_j: so 1 − p_t = ρ/(1 + ρ) and log p_t = −log(1 + ρ) keep their digits when ρ is far below
+//! rounding, and so do means and variances of ḟ, f̈ once their entry t is subtracted.
 
 use super::{Likelihood, TargetError, at_least_outputs, check_width, write};
 use crate::elementary::exp;
@@ -74,8 +74,8 @@ impl<'a> Softmax<'a> {
     }
 }
 
-/// Writes the matrix with −`factor(x_k)`·x_j off the diagonal and `diagonal(k, x_k)` on it. The first row holds x until the
-/// others are done.
+/// Writes the matrix with −`factor(x_k)`·x_j off the diagonal and `diagonal(k, x_k)` on it. The first row holds x until
+/// the others are done.
 fn write_rows(
     matrix: &mut [f64],
     softmax: &Softmax<'_>,

@@ -1,4 +1,4 @@
-//! Gaussian noise: log p(y | f) = −Σ_k [½((y_k − f_k)/σ_k)² + log σ_k + ½ log 2π].
+//! Gaussian noise: log p(y | f) = −Σ_k (½((y_k − f_k)/σ_k)² + log σ_k + ½ log 2π).
 
 use super::{Likelihood, TargetError, at_least_outputs, check_values, write, write_diagonal};
 

@@ -1,4 +1,4 @@
-//! Poisson in the log rate: log p(y | f) = Σ_k [y_k f_k − e^(f_k) − log y_k!], y_k ∈ {0, 1, 2, …}.
+//! Poisson in the log rate: log p(y | f) = Σ_k (y_k f_k − e^(f_k) − log y_k!), y_k ∈ {0, 1, 2, …}.
 
 use super::{Likelihood, TargetError, check_values, write, write_diagonal};
 use crate::elementary::exp;
@@ -8,8 +8,8 @@ const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
 /// Independent counts, one for each output, whose log rates are the outputs.
 ///
-/// The rate eᶠ overflows for f > 709.78: then the mean, variance and Fisher information are +∞ and the log density is −∞.
-/// Quantities made of √(eᶠ), or of eᶠ times something small, stay finite as long as their value can be represented.
+/// The rate eᶠ overflows for f > 709.78: then the mean, variance and Fisher information are +∞ and the log density is
+/// −∞. Quantities made of √(eᶠ), or of eᶠ times something small, stay finite as long as their value can be represented.
 ///
 /// ```
 /// use riemannian_laplace::likelihood::{Likelihood, Poisson};

