@@ -21,7 +21,7 @@ pub(super) struct LogDetRatio {
 pub(super) enum LogDet {
     /// Eigenvalues of the curvature at α = σ = 1; one α and one σ.
     Spectrum(Vec<f64>),
-    /// Curvature matrices at σ = 1, one for each σ; one α for each group of parameters.
+    /// Curvature matrices at σ = 1, one for all outputs or one for each; one α for each group of parameters.
     Weight { parts: Vec<Mat<f64>>, groups: Vec<usize> },
     /// Gram matrices at σ = 1, one for each α (rows numbered p·N + n); one σ for all outputs or one for each.
     Function { grams: Vec<Mat<f64>>, n_points: usize },
@@ -95,10 +95,9 @@ fn from_spectrum(eigenvalues: &[f64], log_alpha: &[f64], log_sigma: &[f64]) -> L
 fn from_precision(parts: &[Mat<f64>], groups: &[usize], log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
     let size = parts[0].nrows();
     let prior = PriorPrecision::per_group(log_alpha.iter().map(|value| value.exp()).collect(), groups).ok()?;
-    let weights: Vec<f64> = match log_sigma {
-        [] => vec![1.0; parts.len()],
-        values => values.iter().map(|value| (-2.0 * value).exp()).collect(),
-    };
+    let sigma_of = |part: usize| if log_sigma.len() > 1 { part } else { 0 };
+    let weight = |part: usize| (-2.0 * log_sigma.get(sigma_of(part)).copied().unwrap_or(0.0)).exp();
+    let weights: Vec<f64> = (0..parts.len()).map(weight).collect();
     let mut cholesky = Cholesky::new(size);
     let mut matrix = cholesky.matrix_mut();
     for (part, weight) in parts.iter().zip(&weights) {
@@ -112,13 +111,11 @@ fn from_precision(parts: &[Mat<f64>], groups: &[usize], log_alpha: &[f64], log_s
         let size = range.len() as f64;
         by_log_alpha.push(alpha * range.map(|d| inverse[(d, d)]).sum::<f64>() - size);
     });
-    let by_log_sigma =
-        parts.iter().zip(&weights).take(log_sigma.len()).map(|(part, w)| -2.0 * w * trace_of_product(&inverse, part));
-    Some(LogDetRatio {
-        value: cholesky.log_det() - prior.log_det(),
-        by_log_alpha,
-        by_log_sigma: by_log_sigma.collect(),
-    })
+    let mut by_log_sigma = vec![0.0; log_sigma.len()];
+    for (index, (part, weight)) in parts.iter().zip(&weights).enumerate().filter(|_| !log_sigma.is_empty()) {
+        by_log_sigma[sigma_of(index)] -= 2.0 * weight * trace_of_product(&inverse, part);
+    }
+    Some(LogDetRatio { value: cholesky.log_det() - prior.log_det(), by_log_alpha, by_log_sigma })
 }
 
 /// With S = I + K, K = Σ_l D_σ K_l D_σ/α_l: ∂/∂log α_l = −tr(S⁻¹ D_σK_lD_σ)/α_l and, for the rows r of output p,

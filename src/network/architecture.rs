@@ -59,9 +59,36 @@ impl Layer {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Record")]
 pub struct Architecture {
     layers: Vec<Layer>,
     activation: Activation,
+}
+
+/// An architecture as a file has it: every field is redundant or wrong until checked.
+#[derive(Deserialize)]
+struct Record {
+    layers: Vec<Layer>,
+    activation: Activation,
+}
+
+impl TryFrom<Record> for Architecture {
+    type Error = Error;
+
+    fn try_from(record: Record) -> Result<Self> {
+        let sizes: Vec<usize> = record.layers.first().map(|layer| layer.inputs).into_iter().collect();
+        let sizes: Vec<usize> = sizes.into_iter().chain(record.layers.iter().map(|layer| layer.outputs)).collect();
+        let biases: Vec<bool> = record.layers.iter().map(|layer| layer.bias).collect();
+        let architecture = Self::with_biases(&sizes, &biases, record.activation)?;
+        if architecture.layers != record.layers {
+            return Err(Error::Setting {
+                name: "the list of layers",
+                value: format!("{:?}", record.layers),
+                requirement: "a chain, each layer as wide as the one before it and starting where that ends",
+            });
+        }
+        Ok(architecture)
+    }
 }
 
 impl Architecture {
@@ -72,17 +99,17 @@ impl Architecture {
 
     /// A network that has a bias only in the layers marked so.
     pub fn with_biases(sizes: &[usize], biases: &[bool], activation: Activation) -> Result<Self> {
+        let refuse = |requirement| Error::Setting { name: "layer sizes", value: format!("{sizes:?}"), requirement };
         if sizes.len() < 2 || sizes.contains(&0) || biases.len() != sizes.len() - 1 {
-            return Err(Error::Setting {
-                name: "layer sizes",
-                value: format!("{sizes:?}"),
-                requirement: "two or more positive widths, with one bias flag per layer",
-            });
+            return Err(refuse("two or more positive widths, with one bias flag per layer"));
         }
-        let mut offset = 0;
+        let mut offset: usize = 0;
         let mut layers = Vec::with_capacity(biases.len());
         for (widths, &bias) in sizes.windows(2).zip(biases) {
             let layer = Layer { inputs: widths[0], outputs: widths[1], bias, offset };
+            let end =
+                layer.outputs.checked_mul(layer.inputs.saturating_add(1)).and_then(|count| count.checked_add(offset));
+            end.ok_or_else(|| refuse("so small that the parameters can be counted"))?;
             offset += layer.n_params();
             layers.push(layer);
         }
