@@ -14,8 +14,10 @@
 pub mod data;
 pub mod elementary;
 mod error;
+pub mod estimate;
 pub mod evaluate;
 pub mod evidence;
+pub mod geodesic;
 pub mod laplace;
 pub mod likelihood;
 pub mod linalg;
@@ -27,6 +29,7 @@ pub mod ode;
 pub mod optimize;
 pub mod predict;
 pub mod prior;
+pub mod problems;
 pub mod random;
 pub mod target;
 pub mod tensors;

@@ -196,6 +196,11 @@ impl<'a> ExponentialMap<'a> {
         (info.status, info.evaluations)
     }
 
+    /// a(θ, θ̇) at a state.
+    pub(super) fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]) {
+        self.evaluator.acceleration(theta, velocity, acceleration);
+    }
+
     /// The end state (θ, θ̇) of the last integration.
     pub(super) fn state(&self) -> &[f64] {
         &self.state
@@ -215,12 +220,7 @@ impl<'a> ExponentialMap<'a> {
 }
 
 /// d(θ, θ̇)/dt = (θ̇, a(θ, θ̇)).
-fn geodesic_derivative(
-    evaluator: &mut (dyn Evaluator + Send),
-    n_params: usize,
-    state: &[f64],
-    derivative: &mut [f64],
-) {
+fn geodesic_derivative(evaluator: &mut (dyn Evaluator + Send), n_params: usize, state: &[f64], derivative: &mut [f64]) {
     let (theta, velocity) = state.split_at(n_params);
     let (position_part, velocity_part) = derivative.split_at_mut(n_params);
     position_part.copy_from_slice(velocity);

@@ -2,8 +2,10 @@
 //!
 //! The unit interval is cut into m segments. Unknown are the states (θᵢ, vᵢ) at the start of each (θ₀ = θ̂ is given); the
 //! equations say that each segment ends where the next one starts, and the last one at x. One Newton step linearises
-//! every segment's flow (by central differences in all 2D directions) and eliminates the inner states, which leaves a
-//! D × D system for the change of v₀. Steps are damped until the defect falls. When the straight start fails, x is
+//! every segment's flow and eliminates the inner states, which leaves a D × D system for the change of v₀. The
+//! linearised flow is the solution of the variational equation δθ̈ = ∂a(δθ, δθ̇), integrated beside the geodesic for all
+//! directions at once, with ∂a by central differences: a few digits of it suffice. Steps are damped until the defect
+//! falls. When the straight start fails, x is
 //! approached by continuation: the problem is solved for points on the segment from θ̂ to x, each start taken from the
 //! solution before. (Yu et al. 2024, supplement "Geodesic ODE", state the boundary value problem.)
 
@@ -14,7 +16,7 @@ use super::exponential::{ExponentialMap, GeodesicOptions};
 use crate::error::{Result, check_size};
 use crate::linalg::norm;
 use crate::metric::Metric;
-use crate::ode::{Method, Status};
+use crate::ode::{self, IvpOptions, Method, Status};
 
 /// Settings of a [`LogarithmicMap`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,9 +29,9 @@ pub struct LogarithmOptions {
     pub tolerance: f64,
     /// Segments of multiple shooting (default 4).
     pub segments: usize,
-    /// The most Newton steps for one point of the continuation (default 30).
+    /// The most Newton steps for one point of the continuation (default 20).
     pub max_iterations: usize,
-    /// The most points of the continuation (default 64).
+    /// The most points of the continuation (default 40).
     pub max_continuation: usize,
     /// The most steps of one integration (default 4096).
     pub max_steps: usize,
@@ -42,8 +44,8 @@ impl Default for LogarithmOptions {
             atol: 1e-11,
             tolerance: 1e-8,
             segments: 4,
-            max_iterations: 30,
-            max_continuation: 64,
+            max_iterations: 20,
+            max_continuation: 40,
             max_steps: 4096,
         }
     }
@@ -144,7 +146,9 @@ impl<'a> LogarithmicMap<'a> {
         for _ in 0..self.options.max_continuation {
             let next = (reached + step).min(1.0);
             let goal: Vec<f64> = base.iter().zip(chord).map(|(b, c)| b + next * c).collect();
-            let mut trial = if reached > 0.0 { stretch(&solved, base, next / reached) } else {
+            let mut trial = if reached > 0.0 {
+                stretch(&solved, base, next / reached)
+            } else {
                 let short: Vec<f64> = chord.iter().map(|c| next * c).collect();
                 self.straight(base, &short)
             };
@@ -203,15 +207,15 @@ impl<'a> LogarithmicMap<'a> {
     fn newton(&mut self, nodes: &mut Nodes, point: &[f64], distance: f64) -> bool {
         let Some((mut defects, mut size)) = self.defects(nodes, point) else { return false };
         let mut flows: Option<Vec<Mat<f64>>> = None;
-        let mut stale = false;
-        for _ in 0..self.options.max_iterations {
+        let (mut stale, mut fresh_at) = (false, 0);
+        for iteration in 0..self.options.max_iterations {
             if size <= self.options.tolerance * distance {
                 return true;
             }
             self.iterations += 1;
             if flows.is_none() || stale {
-                flows = self.linearise(nodes, distance);
-                stale = false;
+                flows = self.linearise(nodes);
+                (stale, fresh_at) = (false, iteration);
             }
             let Some(jacobians) = &flows else { return false };
             let Some(steps) = newton_step(jacobians, &defects, self.n_params) else { return false };
@@ -235,37 +239,82 @@ impl<'a> LogarithmicMap<'a> {
                     (*nodes, defects, size) = (trial, trial_defects, trial_size);
                 }
                 // The linearisation may be an old one: renew it once before giving up.
-                None if !stale && self.iterations > 1 => stale = true,
+                None if !stale && iteration > 0 && fresh_at != iteration => stale = true,
                 None => return size <= 10.0 * self.options.tolerance * distance,
             }
         }
         size <= self.options.tolerance * distance
     }
 
-    /// The derivative of each segment's flow with respect to its start: 2D × 2D matrices by central differences.
-    fn linearise(&mut self, nodes: &Nodes, distance: f64) -> Option<Vec<Mat<f64>>> {
-        let d = self.n_params;
+    /// The derivative of each segment's flow with respect to its start, as 2D × 2D matrices.
+    fn linearise(&mut self, nodes: &Nodes) -> Option<Vec<Mat<f64>>> {
         let time = 1.0 / nodes.len() as f64;
-        // The integrator's own error is a smooth function of the start only up to its tolerance: differences over
-        // its square root balance truncation and noise.
-        let step = self.options.rtol.max(1e-13).powf(1.0 / 3.0) * distance / (d as f64).sqrt();
-        let mut flows = Vec::with_capacity(nodes.len());
-        for (i, node) in nodes.iter().enumerate() {
-            let mut flow = Mat::zeros(2 * d, 2 * d);
-            // The first node's position is given: only its velocity varies.
-            for k in if i == 0 { d } else { 0 }..2 * d {
-                let mut moved = node.clone();
-                moved[k] = node[k] + step;
-                let plus = self.flow_from(&moved, time)?;
-                moved[k] = node[k] - step;
-                let minus = self.flow_from(&moved, time)?;
-                for (row, (a, b)) in plus.iter().zip(&minus).enumerate() {
-                    flow[(row, k)] = (a - b) / (2.0 * step);
-                }
-            }
-            flows.push(flow);
+        // The first node's position is given: only its velocity varies.
+        let first = |index: usize| if index == 0 { self.n_params } else { 0 };
+        let starts: Vec<usize> = (0..nodes.len()).map(first).collect();
+        nodes.iter().zip(starts).map(|(node, start)| self.variational_flow(node, start, time)).collect()
+    }
+
+    /// Integrates the variational equation for the unit directions from `first` on.
+    fn variational_flow(&mut self, node: &[f64], first: usize, time: f64) -> Option<Mat<f64>> {
+        let size = 2 * self.n_params;
+        let columns = size - first;
+        let mut state = vec![0.0; size * (1 + columns)];
+        state[..size].copy_from_slice(node);
+        for (column, k) in (first..size).enumerate() {
+            state[size * (1 + column) + k] = 1.0;
         }
-        Some(flows)
+        let options = IvpOptions { rtol: VARIATIONAL_TOLERANCE, atol: VARIATIONAL_TOLERANCE, ..self.ivp_options() };
+        let mut buffers = [vec![0.0; size], vec![0.0; size / 2], vec![0.0; size / 2]];
+        let exponential = &mut self.exponential;
+        let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+            variational_derivative(exponential, &mut buffers, state, derivative);
+        };
+        let mut workspace = ode::Workspace::new(options.method, state.len());
+        let info = ode::solve(&mut derivative, 0.0, time, &mut state, &options, &mut workspace);
+        self.integrations += 1;
+        let finite = state.iter().all(|value| value.is_finite());
+        (info.status == Status::Reached && finite).then(|| {
+            Mat::from_fn(size, size, |row, k| if k < first { 0.0 } else { state[size * (1 + k - first) + row] })
+        })
+    }
+
+    fn ivp_options(&self) -> IvpOptions {
+        IvpOptions { method: Method::Dopri5, max_steps: self.options.max_steps, ..IvpOptions::default() }
+    }
+}
+
+/// The tolerance of the variational equation: Newton's method needs no more.
+const VARIATIONAL_TOLERANCE: f64 = 1e-5;
+
+/// The geodesic's derivative, and for each direction (δθ, δθ̇) the derivative (δθ̇, ∂a(δθ, δθ̇)).
+fn variational_derivative(
+    exponential: &mut ExponentialMap<'_>,
+    buffers: &mut [Vec<f64>; 3],
+    state: &[f64],
+    derivative: &mut [f64],
+) {
+    let [moved, plus, minus] = buffers;
+    let size = moved.len();
+    let d = size / 2;
+    let (base, directions) = state.split_at(size);
+    let (base_part, direction_parts) = derivative.split_at_mut(size);
+    base_part[..d].copy_from_slice(&base[d..]);
+    exponential.acceleration(&base[..d], &base[d..], &mut base_part[d..]);
+    let scale = 1e-5 * (1e-3 + norm(base));
+    for (direction, part) in directions.chunks_exact(size).zip(direction_parts.chunks_exact_mut(size)) {
+        let step = scale / norm(direction).max(f64::MIN_POSITIVE);
+        let (velocity_part, acceleration_part) = part.split_at_mut(d);
+        velocity_part.copy_from_slice(&direction[d..]);
+        for (signed, out) in [(step, &mut *plus), (-step, &mut *minus)] {
+            for ((value, base), change) in moved.iter_mut().zip(base).zip(direction) {
+                *value = base + signed * change;
+            }
+            exponential.acceleration(&moved[..d], &moved[d..], out);
+        }
+        for ((value, plus), minus) in acceleration_part.iter_mut().zip(&*plus).zip(&*minus) {
+            *value = (plus - minus) / (2.0 * step);
+        }
     }
 }
 

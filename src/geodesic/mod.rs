@@ -6,4 +6,4 @@ mod sampler;
 
 pub use exponential::{Accuracy, ExponentialMap, Geodesic, GeodesicOptions};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
-pub use sampler::{Samples, SamplerOptions, Velocities, sample, sample_monge_log};
+pub use sampler::{Outcome, SamplerOptions, Samples, exponentials, logarithms, sample, sample_monge_log};

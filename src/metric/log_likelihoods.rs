@@ -11,6 +11,14 @@ pub struct LogLikelihoods<'a, M> {
     target: &'a Target<M>,
 }
 
+impl<M> Copy for LogLikelihoods<'_, M> {}
+
+impl<M> Clone for LogLikelihoods<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<'a, M: DifferentiableMap> LogLikelihoods<'a, M> {
     /// The log likelihoods of this target.
     pub fn new(target: &'a Target<M>) -> Self {

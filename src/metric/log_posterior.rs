@@ -11,6 +11,14 @@ pub struct LogPosterior<'a, M> {
     target: &'a Target<M>,
 }
 
+impl<M> Copy for LogPosterior<'_, M> {}
+
+impl<M> Clone for LogPosterior<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<'a, M: DifferentiableMap> LogPosterior<'a, M> {
     /// ℓ of this target.
     pub fn new(target: &'a Target<M>) -> Self {

@@ -148,27 +148,27 @@ pub enum OptimizeError {
 /// use riemannian_laplace::optimize::{BfgsOptions, minimize_multistart};
 ///
 /// // (x² − 1)² + x/5 has a minimum near each of ±1; the left one is lower.
-/// let objective = |x: &[f64], gradient: &mut [f64]| {
+/// let mut objective = |x: &[f64], gradient: &mut [f64]| {
 ///     let well = x[0] * x[0] - 1.0;
 ///     gradient[0] = 4.0 * x[0] * well + 0.2;
 ///     well * well + 0.2 * x[0]
 /// };
-/// let found = minimize_multistart(&objective, &[vec![2.0], vec![-2.0]], &BfgsOptions::default())?;
+/// let found = minimize_multistart(&mut objective, &[vec![2.0], vec![-2.0]], &BfgsOptions::default())?;
 /// assert_eq!((found.best_start, found.minima.len()), (1, 2));
 /// assert!(found.best.point[0] < -1.0);
 /// # Ok::<(), riemannian_laplace::optimize::OptimizeError>(())
 /// ```
 pub fn minimize_multistart<F>(
-    objective: &F,
+    objective: &mut F,
     starts: &[Vec<f64>],
     options: &BfgsOptions<'_>,
 ) -> Result<MultistartMinimum, OptimizeError>
 where
-    F: Fn(&[f64], &mut [f64]) -> f64 + Sync,
+    F: FnMut(&[f64], &mut [f64]) -> f64,
 {
     let mut minima = Vec::with_capacity(starts.len());
     for (index, start) in starts.iter().enumerate() {
-        let minimum = minimize(&mut |x: &[f64], gradient: &mut [f64]| objective(x, gradient), start, options)?;
+        let minimum = minimize(objective, start, options)?;
         if minimum.status != Status::NotFinite {
             minima.push((index, minimum));
         }

@@ -1,0 +1,180 @@
+//! Samples of the wrapped Gaussian: reproducible on any number of threads, honest about failures, right on average.
+
+mod support;
+
+use ndarray::{Array2, array};
+use riemannian_laplace::geodesic::{
+    Accuracy, GeodesicOptions, LogarithmOptions, Outcome, SamplerOptions, Samples, exponentials, logarithms, sample,
+    sample_monge_log,
+};
+use riemannian_laplace::laplace::Laplace;
+use riemannian_laplace::metric::{self, Metric};
+use riemannian_laplace::problems::{Banana, Squiggle};
+use support::{Golden, dataset, rows};
+
+fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+}
+
+fn draw(posterior: &Laplace, metric: &dyn Metric, samples: usize) -> Samples {
+    let options = SamplerOptions { samples, seed: 11, ..Default::default() };
+    sample(metric, posterior.network().parameters(), posterior.precision(), &options, &|| ()).unwrap()
+}
+
+#[test]
+fn samples_have_the_same_bits_on_any_number_of_threads() {
+    for case in ["p1", "p2"] {
+        let golden = Golden::load(case);
+        let posterior = golden.fit();
+        let target = posterior.target("fisher").unwrap();
+        let metric = metric::fisher(&target);
+        let one = on_threads(1, || draw(&posterior, &metric, 12));
+        let two = on_threads(2, || draw(&posterior, &metric, 12));
+        assert_eq!(one, two);
+        // A longer run starts with the same samples.
+        let longer = on_threads(2, || draw(&posterior, &metric, 15));
+        assert_eq!(one.theta, longer.theta.slice_move_rows(12));
+        assert!(one.failed() == 0 && one.uncertified() == 0 && one.max_drift() <= 1e-3);
+    }
+}
+
+trait Rows {
+    fn slice_move_rows(&self, rows: usize) -> Array2<f64>;
+}
+
+impl Rows for Array2<f64> {
+    fn slice_move_rows(&self, rows: usize) -> Array2<f64> {
+        self.select(ndarray::Axis(0), &(0..rows).collect::<Vec<_>>())
+    }
+}
+
+#[test]
+fn squiggle_samples_are_the_exact_ones() {
+    // Theorem 3, sample by sample: the velocities of the sampler, through the closed form.
+    let squiggle = Squiggle::MAIN;
+    let target = squiggle.target().unwrap();
+    let fisher = metric::fisher(&target);
+    let base = [0.0, 0.0];
+    let precision = fisher.at(&base).unwrap();
+    let geodesic = GeodesicOptions::with_tolerances(1e-9, 1e-11);
+    let options = SamplerOptions { samples: 50, seed: 4, geodesic };
+    let samples = sample(&fisher, &base, &precision, &options, &|| ()).unwrap();
+    let straight = sample(&metric::euclidean(2), &base, &precision, &options, &|| ()).unwrap();
+    for (sample, velocity) in samples.theta.rows().into_iter().zip(straight.theta.rows()) {
+        let exact = squiggle.exponential(base, [velocity[0], velocity[1]]);
+        assert!((sample[0] - exact[0]).abs() < 1e-6 && (sample[1] - exact[1]).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn a_geodesic_that_fails_is_marked_and_costs_no_other() {
+    let observations = dataset("banana.csv", "y");
+    let target = Banana::target(observations.targets().as_slice().unwrap()).unwrap();
+    let metric = metric::monge(&target);
+    let base = [0.3, 0.9];
+    // The second velocity leaves the range of f64 at once; the third needs more steps than allowed.
+    let velocities = array![[0.1, 0.1], [1e300, -1e300], [3000.0, 4000.0], [0.05, -0.1]];
+    let options = GeodesicOptions { max_steps: 200, ..GeodesicOptions::with_tolerances(1e-6, 1e-8) };
+    let samples = exponentials(&metric, &base, velocities.view(), options, &|| ()).unwrap();
+    assert_eq!(samples.outcome[0], Outcome::Reached);
+    assert_eq!(samples.outcome[1], Outcome::NotFinite);
+    assert_eq!(samples.outcome[2], Outcome::StepLimit);
+    assert_eq!(samples.outcome[3], Outcome::Reached);
+    assert_eq!((samples.failed(), samples.reached().nrows(), samples.len()), (2, 2, 4));
+    let alone = exponentials(&metric, &base, array![[0.1, 0.1]].view(), options, &|| ()).unwrap();
+    assert_eq!(samples.theta.row(0), alone.theta.row(0));
+}
+
+#[test]
+fn bad_requests_are_errors() {
+    let metric = metric::euclidean(2);
+    let options = GeodesicOptions::default();
+    let error = exponentials(&metric, &[0.0, 0.0], array![[1.0, 2.0, 3.0]].view(), options, &|| ()).unwrap_err();
+    assert_eq!(error.to_string(), "length of a velocity: expected 2, found 3");
+    let error = exponentials(&metric, &[0.0, 0.0], array![[f64::NAN, 2.0]].view(), options, &|| ()).unwrap_err();
+    assert!(error.to_string().contains("not finite"));
+    let error = logarithms(&metric, &[0.0, 0.0], array![[1.0]].view(), LogarithmOptions::default(), &|| ()).unwrap_err();
+    assert!(error.to_string().contains("expected 2"));
+    for accuracy in [
+        Accuracy::Tolerances { rtol: -1.0, atol: 1e-6 },
+        Accuracy::Tolerances { rtol: f64::NAN, atol: 1e-6 },
+        Accuracy::Drift { target: 0.0, attempts: 3 },
+        Accuracy::Drift { target: 1e-3, attempts: 0 },
+    ] {
+        assert!(GeodesicOptions { accuracy, ..options }.validate().is_err(), "{accuracy:?}");
+    }
+}
+
+#[test]
+fn the_log_map_reference_is_met() {
+    let golden = Golden::load("p3");
+    let posterior = golden.fit();
+    let target = posterior.target("fisher").unwrap();
+    let metric = metric::fisher(&target);
+    let (points, expected) = (golden.tensor("log_fisher_endpoint"), golden.tensor("log_fisher_v"));
+    let width = posterior.network().parameters().len();
+    let matrix = |values: &[f64]| Array2::from_shape_vec((values.len() / width, width), values.to_vec()).unwrap();
+    let base = posterior.network().parameters();
+    let found =
+        logarithms(&metric, base, matrix(&points.values).view(), LogarithmOptions::default(), &|| ()).unwrap();
+    for (solution, velocity) in found.iter().zip(matrix(&expected.values).rows()) {
+        assert!(solution.converged);
+        let error = support::relative_error(&solution.velocity, &velocity);
+        assert!(error < 1e-6, "{error:e}");
+    }
+}
+
+#[test]
+fn relu_networks_end_within_bounds_and_the_drift_tells_the_truth() {
+    use riemannian_laplace::likelihood::Gaussian;
+    use riemannian_laplace::network::Activation;
+    let noise = std::sync::Arc::new(Gaussian::new(0.1).unwrap());
+    let (target, theta) = support::random_target(&[1, 8, 1], Activation::Relu, noise, 30, 3);
+    let metric = metric::fisher(&target);
+    let velocities = support::normal_matrix(9, 4, theta.len());
+    let options = GeodesicOptions { max_steps: 300, ..Default::default() };
+    let samples = exponentials(&metric, &theta, velocities.view(), options, &|| ()).unwrap();
+    // Every crossing of a kink changes the metric by a jump: the speed is not conserved, and no tolerance mends it.
+    for index in 0..samples.len() {
+        assert!(!samples.certified[index] && samples.drift[index] > 1e-3, "{:?}", samples.drift);
+        assert!(samples.evaluations[index] <= 7 * (300 * 6 + 2));
+    }
+}
+
+#[test]
+fn monge_with_logarithm_is_reproducible_and_counts_what_fails() {
+    let golden = Golden::load("p3");
+    let posterior = golden.fit();
+    let target = posterior.target("monge").unwrap();
+    let base = posterior.network().parameters();
+    let (monge, gaussian) = (metric::monge(&target), metric::gaussian_monge(posterior.precision(), base));
+    let options = SamplerOptions { samples: 6, seed: 2, ..Default::default() };
+    let run = || {
+        let settings = LogarithmOptions::default();
+        sample_monge_log(&monge, &gaussian, base, posterior.precision(), &options, settings, &|| ()).unwrap()
+    };
+    let (one, two) = (on_threads(1, run), on_threads(2, run));
+    assert_eq!(one, two);
+    assert_eq!(one.failed(), 0);
+    // The same draws through the plain Monge metric end closer to the base: the bias that the logarithm removes.
+    let plain = sample(&monge, base, posterior.precision(), &options, &|| ()).unwrap();
+    let distance = |theta: &Array2<f64>| -> f64 {
+        theta.rows().into_iter().map(|row| row.iter().zip(base).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()).sum()
+    };
+    assert!(distance(&plain.theta) < 0.9 * distance(&one.theta));
+}
+
+#[test]
+fn references_give_velocities_of_the_posterior() {
+    // The golden velocities are draws from N(0, G⁻¹): vᵀGv has mean D.
+    let golden = Golden::load("p1");
+    let posterior = golden.fit();
+    let target = posterior.target("fisher").unwrap();
+    let metric = metric::fisher(&target);
+    let energies = golden.expected["exp"]["fisher"]["energy_start"].as_array().unwrap();
+    let mut evaluator = metric.evaluator();
+    for (velocity, energy) in rows(&golden.velocities.tensors["v"]).rows().into_iter().zip(energies) {
+        let speed = evaluator.squared_speed(posterior.network().parameters(), &velocity.to_vec());
+        assert!((speed / energy.as_f64().unwrap() - 1.0).abs() < 1e-9);
+    }
+}
