@@ -252,6 +252,58 @@ fn a_weak_prior_and_small_noise_keep_the_digits_that_the_condition_leaves() -> O
     Ok(())
 }
 
+#[test]
+fn one_weight_has_a_closed_form_however_much_the_data_outweigh_the_prior() -> Outcome {
+    // f = wx: G = α + Σx²/σ², and k = Σx²/(ασ²) is by how much.
+    let network = Network::new(architecture(&[1, 1], &[false], Activation::Identity), vec![0.4])?;
+    let inputs = array![[0.3], [-1.2], [0.7], [2.1], [-0.4]];
+    let squares: f64 = inputs.iter().map(|x| x * x).sum();
+    let data = Dataset::new(inputs, array![[0.1], [-0.5], [0.3], [0.8], [-0.1]])?;
+    for (alpha, sigma) in [(1.0, 1.0), (1e-4, 1e-2), (1e-4, 1e-4), (1e-6, 1e-3)] {
+        let precision = alpha + squares / (sigma * sigma);
+        let k = squares / (alpha * sigma * sigma);
+        for solver in SOLVERS {
+            let options = FitOptions { prior_precision: vec![alpha], solver };
+            let laplace = Laplace::fit(network.clone(), data.clone(), Family::gaussian(sigma)?, &options)?;
+            // In function space the factor of S is good to k ε; what is made of it to the square of that.
+            let tolerance = 1e-13 + 100.0 * (k * f64::EPSILON).powi(2);
+            let variance = laplace.linearized(&array![[1.5]])?.covariance[(0, 0, 0)];
+            assert!(is_close(variance, 2.25 / precision, tolerance, 0.0), "{solver:?}, k = {k:e}: {variance:e}");
+            let joint = laplace.linearized_joint(&array![[1.5], [-0.5]])?.covariance;
+            assert!(is_close(joint[(1, 0)], -0.75 / precision, tolerance, 0.0), "{solver:?}, k = {k:e}: {joint}");
+            let mut solution = [0.0];
+            laplace.precision().worker().solve(&[1.0], &mut solution);
+            assert!(is_close(solution[0], 1.0 / precision, tolerance, 0.0), "{solver:?}, k = {k:e}: {solution:?}");
+            let log_det = (precision / alpha).ln();
+            assert!(is_close(laplace.log_det_ratio(), log_det, 1e-13 + k * f64::EPSILON, 0.0), "{solver:?}, k = {k:e}");
+            assert!(is_close(laplace.effective_parameters(), k / (1.0 + k), 1e-13 + k * f64::EPSILON, 0.0));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn many_points_are_predicted_in_blocks() -> Outcome {
+    // Covariances between all pairs of these points would need 3 GB.
+    let family = Family::gaussian(0.3)?;
+    let network = random_network(architecture(&[1, 5, 2], &[true, true], Activation::Tanh), 2);
+    let data = random_data(&network, &family, 8, 3);
+    let inputs = normal_matrix(10_001, 1, 4);
+    for solver in SOLVERS {
+        let options = FitOptions { solver, ..Default::default() };
+        let laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
+        let all = laplace.linearized(&inputs)?;
+        assert_eq!(all.covariance.dim(), (10_001, 2, 2));
+        for t in [0, 127, 128, 5000, 10_000] {
+            let one = laplace.linearized(&inputs.select(ndarray::Axis(0), &[t]))?;
+            let block = all.covariance.index_axis(ndarray::Axis(0), t);
+            assert_all_close(block, &one.covariance, 1e-11, &format!("{solver:?}, point {t}"));
+            assert_all_close(all.mean.row(t), &one.mean, 1e-13, &format!("{solver:?}, point {t}"));
+        }
+    }
+    Ok(())
+}
+
 /// Whitens draws with the factor of G and compares mean and covariance with 0 and I.
 fn assert_drawn_from(draws: &Array2<f64>, centre: &[f64], precision: &Mat<f64>, name: &str) -> Outcome {
     let (count, size) = draws.dim();

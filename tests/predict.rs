@@ -574,6 +574,25 @@ fn requests_without_meaning_are_refused() -> Outcome {
     let wide = array![[0.0, 0.0, 0.0]];
     assert!(Scores::of_linearized(&certain, &Family::gaussian(1.0)?, Link::Probit, &wide).is_err());
     assert!(Scores::of_map(&with_mean(array![[0.5, 0.5]]), &array![[0.0, 0.0]], &classes, &array![[3.0]]).is_err());
+    assert!(
+        Scores::of_map(
+            &with_mean(array![[0.5, 0.5]]),
+            &array![[0.0, 0.0], [0.0, 0.0]],
+            &classes,
+            &array![[0.0], [1.0]]
+        )
+        .is_err()
+    );
+    assert!(
+        Scores::of_map(&with_mean(Array2::zeros((0, 2))), &Array2::zeros((0, 2)), &classes, &Array2::zeros((0, 1)))
+            .is_err()
+    );
+    // Noise levels, or covariances, that do not fit the mean.
+    let three = Family::gaussian_per_output(&[1.0, 2.0, 3.0])?;
+    assert!(matches!(certain.predict(&three, Link::Probit), Err(Error::Outputs(_))));
+    let torn = LatentGaussian { mean: array![[0.0, 1.0]], covariance: Array3::zeros((1, 2, 1)) };
+    assert!(torn.predict(&classes, Link::Probit).is_err());
+    assert!(Scores::of_linearized(&torn, &classes, Link::Bridge, &array![[0.0]]).is_err());
     let shape = architecture(&[1, 2], &[false], Activation::Identity);
     let sampled = SampledPredictive::new(&shape, &classes, array![[1.0, 2.0]].view(), &array![[1.0]])?;
     assert!(Scores::of_sampled(&sampled, &classes, &array![[3.0]]).is_err());

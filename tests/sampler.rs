@@ -93,7 +93,8 @@ fn bad_requests_are_errors() {
     assert_eq!(error.to_string(), "length of a velocity: expected 2, found 3");
     let error = exponentials(&metric, &[0.0, 0.0], array![[f64::NAN, 2.0]].view(), options, &|| ()).unwrap_err();
     assert!(error.to_string().contains("not finite"));
-    let error = logarithms(&metric, &[0.0, 0.0], array![[1.0]].view(), LogarithmOptions::default(), &|| ()).unwrap_err();
+    let error =
+        logarithms(&metric, &[0.0, 0.0], array![[1.0]].view(), LogarithmOptions::default(), &|| ()).unwrap_err();
     assert!(error.to_string().contains("expected 2"));
     for accuracy in [
         Accuracy::Tolerances { rtol: -1.0, atol: 1e-6 },
@@ -115,8 +116,7 @@ fn the_log_map_reference_is_met() {
     let width = posterior.network().parameters().len();
     let matrix = |values: &[f64]| Array2::from_shape_vec((values.len() / width, width), values.to_vec()).unwrap();
     let base = posterior.network().parameters();
-    let found =
-        logarithms(&metric, base, matrix(&points.values).view(), LogarithmOptions::default(), &|| ()).unwrap();
+    let found = logarithms(&metric, base, matrix(&points.values).view(), LogarithmOptions::default(), &|| ()).unwrap();
     for (solution, velocity) in found.iter().zip(matrix(&expected.values).rows()) {
         assert!(solution.converged);
         let error = support::relative_error(&solution.velocity, &velocity);

@@ -104,6 +104,7 @@ impl Scores {
         if n == 0 {
             return Err(Error::NoRows { what: "the test data".to_string() });
         }
+        check_targets(targets, family.likelihood(), prediction.mean.nrows(), prediction.mean.ncols())?;
         let nll = -log_densities.sum() / n as f64;
         Ok(match family {
             Family::Gaussian(_) => {

@@ -6,8 +6,13 @@ use crate::error::Result;
 use crate::laplace::curvature::{Curvature, unit_gram};
 use crate::likelihood::Family;
 use crate::linalg::{Cholesky, eigenvalues};
+use crate::map::DifferentiableMap;
+use crate::memory;
 use crate::network::Network;
 use crate::prior::PriorPrecision;
+
+/// What to do when the general form does not fit in memory.
+const ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix, or raise `--max-memory`";
 
 /// log det G − log det A and its gradient with respect to each log α and each log σ.
 #[derive(Debug, Clone)]
@@ -53,10 +58,17 @@ impl LogDet {
         let groups = network.architecture().layer_params();
         match curvature {
             Curvature::Weight(parts) => {
+                // The parts, the factor, its inverse and the inverse of the matrix.
+                let numbers = (parts.len() + 3) as f64 * (parts[0].nrows() as f64).powi(2);
+                memory::check("tuning in weight space", numbers, ADVICE)?;
                 let groups = if layers { groups } else { vec![groups.iter().sum()] };
                 Ok(LogDet::Weight { parts: parts.clone(), groups })
             }
             Curvature::Function(map) => {
+                // A Gram matrix for each α, the factor, its inverse, and the inverse of the matrix as it is and scaled.
+                let size = (map.n_points() * map.n_outputs()) as f64;
+                let count = if layers { groups.len() + 4 } else { 5 };
+                memory::check("tuning in function space", count as f64 * size * size, ADVICE)?;
                 let unit = |variances: &[f64]| unit_gram(map, network.parameters(), family, variances);
                 let grams = if layers {
                     let one_hot =
@@ -65,8 +77,7 @@ impl LogDet {
                 } else {
                     vec![unit(&vec![1.0; groups.len()])?]
                 };
-                let n_points = crate::map::DifferentiableMap::n_points(&**map);
-                Ok(LogDet::Function { grams, n_points })
+                Ok(LogDet::Function { grams, n_points: map.n_points() })
             }
         }
     }

@@ -26,6 +26,7 @@ impl LatentGaussian {
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
     pub fn log_densities(&self, family: &Family, link: Link, targets: &Array2<f64>) -> Result<Array1<f64>> {
+        self.check_shape()?;
         let (points, p) = self.mean.dim();
         check_targets(targets, family.likelihood(), points, p)?;
         match (family, link) {

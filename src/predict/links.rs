@@ -37,6 +37,8 @@ pub struct MonteCarlo {
 impl LatentGaussian {
     /// The prediction of y. A Gaussian or Poisson family has a closed form and needs no link.
     pub fn predict(&self, family: &Family, link: Link) -> Result<Prediction> {
+        self.check_shape()?;
+        family.likelihood().check_outputs(self.mean.ncols()).map_err(Error::Outputs)?;
         match family {
             Family::Gaussian(_) => {
                 let (_, noise) = moments(family, &self.mean);
