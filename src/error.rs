@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::evidence::AtBound;
 use crate::likelihood::TargetError;
 use crate::memory::gigabytes;
 use crate::network::UnknownActivation;
@@ -209,6 +210,16 @@ pub enum Error {
         /// What to try.
         advice: &'static str,
     },
+    /// Tuning ended at a bound of a hyperparameter, where the posterior is beyond the arithmetic.
+    #[error(
+        "{bound}, and there the posterior cannot be computed ({source}); hold that hyperparameter, or give narrower bounds"
+    )]
+    TunedToBound {
+        /// The hyperparameter and its bound.
+        bound: AtBound,
+        /// Why the posterior cannot be computed.
+        source: Box<Error>,
+    },
     /// An eigendecomposition that did not converge.
     #[error(
         "the eigendecomposition of {matrix} ({size} × {size}) did not converge; check the data for extreme values, or rescale the inputs"
@@ -299,6 +310,7 @@ impl Error {
         !matches!(
             self,
             Error::NotPositiveDefinite { .. }
+                | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
                 | Error::Memory { .. }
                 | Error::TrainingDiverged { .. }

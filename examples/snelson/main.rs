@@ -223,8 +223,7 @@ impl Task {
         let training = points(&self.train);
         let extent = |low: f64, high: f64| {
             let inside = training.iter().map(|(x, _)| *x).filter(|x| (low..=high).contains(x));
-            let (least, greatest) =
-                inside.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
+            let (least, greatest) = inside.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
             (least, greatest)
         };
         let covered = match self.split {
@@ -303,8 +302,19 @@ fn report(task: &Task, standardised: bool, options: &Options) -> Result<()> {
         sigma,
         posterior.log_marginal_likelihood()
     );
-    let mut table =
-        TextTable::new(&["method", "MSE", "paper", "NLL", "paper", "T", "paper", "max drift", "ms/sample", "failed", ""]);
+    let mut table = TextTable::new(&[
+        "method",
+        "MSE",
+        "paper",
+        "NLL",
+        "paper",
+        "T",
+        "paper",
+        "max drift",
+        "ms/sample",
+        "failed",
+        "",
+    ]);
     for (method, effort) in options.methods() {
         let runs: Vec<Run> =
             (0..effort.repeats).map(|repeat| task.score(method, effort, repeat as u64)).collect::<Result<_>>()?;
@@ -337,7 +347,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     println!("Snelson's data, a 1-10-1 tanh network: MSE and NLL on the test points, in original units.");
     println!("T counts evaluations of the acceleration for one sample; the paper's numbers are from its Table 3.");
     if !options.full {
-        println!("Slow methods are reduced{}; `--full` runs everything at the paper's size.", if options.quick { " or left out" } else { "" });
+        println!(
+            "Slow methods are reduced{}; `--full` runs everything at the paper's size.",
+            if options.quick { " or left out" } else { "" }
+        );
     }
     let mut figure_rows = Vec::new();
     for standardised in [false, true] {
@@ -347,7 +360,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             if !standardised {
                 let effort = Effort { samples: if options.quick { 60 } else { 500 }, repeats: 1 };
                 let methods = [Method::Ela, Method::Linearized, RLA_F];
-                figure_rows.push(methods.map(|method| task.panel(method, effort)).into_iter().collect::<Result<Vec<_>>>()?);
+                figure_rows
+                    .push(methods.map(|method| task.panel(method, effort)).into_iter().collect::<Result<Vec<_>>>()?);
             }
         }
     }

@@ -82,10 +82,7 @@ where
         .y_label_area_size(38)
         .build_cartesian_2d(x_range, y_range.0..y_range.1)?;
     for (low, high) in &panel.covered {
-        chart.draw_series(std::iter::once(Rectangle::new(
-            [(*low, y_range.0), (*high, y_range.1)],
-            SHADE.filled(),
-        )))?;
+        chart.draw_series(std::iter::once(Rectangle::new([(*low, y_range.0), (*high, y_range.1)], SHADE.filled())))?;
     }
     chart
         .configure_mesh()

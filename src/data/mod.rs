@@ -63,16 +63,27 @@ impl Dataset {
 
     /// Checks that a likelihood over P outputs can have produced the targets.
     pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<()> {
-        likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
-        check_size("number of target columns", likelihood.n_targets(n_outputs), self.targets.ncols())?;
-        for (row, target) in self.targets.rows().into_iter().enumerate() {
-            likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
-        }
-        Ok(())
+        check_targets(&self.targets, likelihood, self.len(), n_outputs)
     }
 
     /// The rows with the given indices, in that order.
     pub fn select(&self, rows: &[usize]) -> Result<Self> {
         Self::new(self.inputs.select(ndarray::Axis(0), rows), self.targets.select(ndarray::Axis(0), rows))
     }
+}
+
+/// Checks that a likelihood can have produced targets for N points of P outputs.
+pub(crate) fn check_targets(
+    targets: &Array2<f64>,
+    likelihood: &dyn Likelihood,
+    n_points: usize,
+    n_outputs: usize,
+) -> Result<()> {
+    likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
+    check_size("number of target rows", n_points, targets.nrows())?;
+    check_size("number of target columns", likelihood.n_targets(n_outputs), targets.ncols())?;
+    for (row, target) in targets.rows().into_iter().enumerate() {
+        likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
+    }
+    Ok(())
 }

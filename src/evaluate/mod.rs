@@ -1,7 +1,8 @@
-//! Scores of predictions against observed targets, as the paper computes them.
+//! Scores of predictions against observed targets, and distances between sample sets, as the paper computes them.
 
 mod calibration;
 mod scores;
+pub mod wasserstein;
 
 pub use calibration::expected_calibration_error;
 pub use scores::{ClassScores, RegressionScores, Scores};

@@ -1,12 +1,12 @@
 //! Mean squared error, negative log likelihood, accuracy, Brier score and calibration error.
 
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2};
 use serde::Serialize;
 
 use super::expected_calibration_error;
-use crate::error::{Error, Result, check_size};
+use crate::data::check_targets;
+use crate::error::{Error, Result};
 use crate::likelihood::Family;
-use crate::linalg::Cholesky;
 use crate::predict::{LatentGaussian, Link, Prediction, SampledPredictive};
 
 /// Bins of the calibration error.
@@ -78,7 +78,7 @@ impl Scores {
         family: &Family,
         targets: &Array2<f64>,
     ) -> Result<Self> {
-        check_size("number of target rows", outputs.nrows(), targets.nrows())?;
+        check_targets(targets, family.likelihood(), outputs.nrows(), outputs.ncols())?;
         let rows = outputs.rows().into_iter().zip(targets.rows());
         let log_density = |(f, y): (ndarray::ArrayView1<'_, f64>, ndarray::ArrayView1<'_, f64>)| {
             family.likelihood().log_density(&y.to_vec(), &f.to_vec())
@@ -89,21 +89,8 @@ impl Scores {
     /// Scores of a linearised prediction. The NLL is that of the Gaussian N(mean, J G⁻¹Jᵀ + σ²), of the linked class
     /// probabilities, or of the Poisson mixture over a log-normal rate (by quadrature).
     pub fn of_linearized(latent: &LatentGaussian, family: &Family, link: Link, targets: &Array2<f64>) -> Result<Self> {
-        check_size("number of target rows", latent.mean.nrows(), targets.nrows())?;
+        let log_densities = latent.log_densities(family, link, targets)?;
         let prediction = latent.predict(family, link)?;
-        let log_densities = match family {
-            Family::Gaussian(_) => gaussian_log_densities(latent, &prediction, targets)?,
-            Family::Poisson(_) => poisson_log_densities(latent, family, targets),
-            Family::Bernoulli(_) => {
-                Array1::from_iter(prediction.mean.rows().into_iter().zip(targets.rows()).map(|(p, y)| {
-                    p.iter().zip(y).map(|(p, y)| if *y > 0.5 { p.ln() } else { (-p).ln_1p() }).sum::<f64>()
-                }))
-            }
-            Family::Categorical(_) => {
-                let labels = targets.column(0);
-                prediction.mean.rows().into_iter().zip(labels).map(|(p, y)| p[*y as usize].ln()).collect()
-            }
-        };
         Self::assemble(family, &prediction, targets, &log_densities)
     }
 
@@ -117,6 +104,7 @@ impl Scores {
         if n == 0 {
             return Err(Error::NoRows { what: "the test data".to_string() });
         }
+        check_targets(targets, family.likelihood(), prediction.mean.nrows(), prediction.mean.ncols())?;
         let nll = -log_densities.sum() / n as f64;
         Ok(match family {
             Family::Gaussian(_) => {
@@ -151,62 +139,4 @@ impl Scores {
 fn classes(n: usize, nll: f64, correct: &[bool], confidences: &[f64], brier: f64) -> ClassScores {
     let accuracy = correct.iter().filter(|correct| **correct).count() as f64 / correct.len() as f64;
     ClassScores { n, nll, accuracy, brier, ece: expected_calibration_error(confidences, correct, BINS) }
-}
-
-/// log N(y | m, C + diag σ²), over all outputs of a point together.
-fn gaussian_log_densities(
-    latent: &LatentGaussian,
-    prediction: &Prediction,
-    targets: &Array2<f64>,
-) -> Result<Array1<f64>> {
-    let (points, p) = latent.mean.dim();
-    let mut log_densities = Array1::zeros(points);
-    let mut cholesky = Cholesky::new(p);
-    for t in 0..points {
-        let covariance = latent.covariance.index_axis(Axis(0), t);
-        let mut matrix = cholesky.matrix_mut();
-        for i in 0..p {
-            for j in 0..=i {
-                matrix[(i, j)] = covariance[(i, j)];
-            }
-            matrix[(i, i)] += prediction.aleatoric_variance[(t, i)];
-        }
-        cholesky.factor().map_err(|pivot| Error::NotPositiveDefinite {
-            matrix: "the predictive covariance",
-            size: p,
-            pivot: pivot.0,
-            advice: "raise sigma or the prior precision",
-        })?;
-        let mut error: Vec<f64> = (0..p).map(|k| targets[(t, k)] - latent.mean[(t, k)]).collect();
-        cholesky.solve_lower(&mut error);
-        let distance: f64 = error.iter().map(|value| value * value).sum();
-        log_densities[t] = -0.5 * (distance + cholesky.log_det() + p as f64 * (2.0 * std::f64::consts::PI).ln());
-    }
-    Ok(log_densities)
-}
-
-/// log ∫ Poisson(y | e^f) N(f | m, v) df, output by output, by the trapezoidal rule on ±9 standard deviations around m
-/// (which converges geometrically for a smooth integrand that decays like a Gaussian).
-fn poisson_log_densities(latent: &LatentGaussian, family: &Family, targets: &Array2<f64>) -> Array1<f64> {
-    const NODES: usize = 361;
-    const RANGE: f64 = 9.0;
-    let step = 2.0 * RANGE / (NODES - 1) as f64;
-    let likelihood = family.likelihood();
-    let log_mixture = |mean: f64, variance: f64, y: f64| {
-        let deviation = variance.max(0.0).sqrt();
-        let logs: Vec<f64> = (0..NODES)
-            .map(|i| {
-                let x = -RANGE + i as f64 * step;
-                likelihood.log_density(&[y], &[mean + deviation * x]) - 0.5 * x * x
-            })
-            .collect();
-        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = logs.iter().map(|log| (log - top).exp()).sum();
-        top + (sum * step / (2.0 * std::f64::consts::PI).sqrt()).ln()
-    };
-    let variance = latent.variance();
-    let at = |t: usize| {
-        (0..latent.mean.ncols()).map(|k| log_mixture(latent.mean[(t, k)], variance[(t, k)], targets[(t, k)])).sum()
-    };
-    (0..latent.mean.nrows()).map(at).collect()
 }

@@ -6,8 +6,13 @@ use crate::error::Result;
 use crate::laplace::curvature::{Curvature, unit_gram};
 use crate::likelihood::Family;
 use crate::linalg::{Cholesky, eigenvalues};
+use crate::map::DifferentiableMap;
+use crate::memory;
 use crate::network::Network;
 use crate::prior::PriorPrecision;
+
+/// What to do when the general form does not fit in memory.
+const ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix, or raise `--max-memory`";
 
 /// log det G − log det A and its gradient with respect to each log α and each log σ.
 #[derive(Debug, Clone)]
@@ -21,7 +26,7 @@ pub(super) struct LogDetRatio {
 pub(super) enum LogDet {
     /// Eigenvalues of the curvature at α = σ = 1; one α and one σ.
     Spectrum(Vec<f64>),
-    /// Curvature matrices at σ = 1, one for each σ; one α for each group of parameters.
+    /// Curvature matrices at σ = 1, one for all outputs or one for each; one α for each group of parameters.
     Weight { parts: Vec<Mat<f64>>, groups: Vec<usize> },
     /// Gram matrices at σ = 1, one for each α (rows numbered p·N + n); one σ for all outputs or one for each.
     Function { grams: Vec<Mat<f64>>, n_points: usize },
@@ -53,10 +58,17 @@ impl LogDet {
         let groups = network.architecture().layer_params();
         match curvature {
             Curvature::Weight(parts) => {
+                // The parts, the factor, its inverse and the inverse of the matrix.
+                let numbers = (parts.len() + 3) as f64 * (parts[0].nrows() as f64).powi(2);
+                memory::check("tuning in weight space", numbers, ADVICE)?;
                 let groups = if layers { groups } else { vec![groups.iter().sum()] };
                 Ok(LogDet::Weight { parts: parts.clone(), groups })
             }
             Curvature::Function(map) => {
+                // A Gram matrix for each α, the factor, its inverse, and the inverse of the matrix as it is and scaled.
+                let size = (map.n_points() * map.n_outputs()) as f64;
+                let count = if layers { groups.len() + 4 } else { 5 };
+                memory::check("tuning in function space", count as f64 * size * size, ADVICE)?;
                 let unit = |variances: &[f64]| unit_gram(map, network.parameters(), family, variances);
                 let grams = if layers {
                     let one_hot =
@@ -65,8 +77,7 @@ impl LogDet {
                 } else {
                     vec![unit(&vec![1.0; groups.len()])?]
                 };
-                let n_points = crate::map::DifferentiableMap::n_points(&**map);
-                Ok(LogDet::Function { grams, n_points })
+                Ok(LogDet::Function { grams, n_points: map.n_points() })
             }
         }
     }
@@ -95,10 +106,9 @@ fn from_spectrum(eigenvalues: &[f64], log_alpha: &[f64], log_sigma: &[f64]) -> L
 fn from_precision(parts: &[Mat<f64>], groups: &[usize], log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
     let size = parts[0].nrows();
     let prior = PriorPrecision::per_group(log_alpha.iter().map(|value| value.exp()).collect(), groups).ok()?;
-    let weights: Vec<f64> = match log_sigma {
-        [] => vec![1.0; parts.len()],
-        values => values.iter().map(|value| (-2.0 * value).exp()).collect(),
-    };
+    let sigma_of = |part: usize| if log_sigma.len() > 1 { part } else { 0 };
+    let weight = |part: usize| (-2.0 * log_sigma.get(sigma_of(part)).copied().unwrap_or(0.0)).exp();
+    let weights: Vec<f64> = (0..parts.len()).map(weight).collect();
     let mut cholesky = Cholesky::new(size);
     let mut matrix = cholesky.matrix_mut();
     for (part, weight) in parts.iter().zip(&weights) {
@@ -112,13 +122,11 @@ fn from_precision(parts: &[Mat<f64>], groups: &[usize], log_alpha: &[f64], log_s
         let size = range.len() as f64;
         by_log_alpha.push(alpha * range.map(|d| inverse[(d, d)]).sum::<f64>() - size);
     });
-    let by_log_sigma =
-        parts.iter().zip(&weights).take(log_sigma.len()).map(|(part, w)| -2.0 * w * trace_of_product(&inverse, part));
-    Some(LogDetRatio {
-        value: cholesky.log_det() - prior.log_det(),
-        by_log_alpha,
-        by_log_sigma: by_log_sigma.collect(),
-    })
+    let mut by_log_sigma = vec![0.0; log_sigma.len()];
+    for (index, (part, weight)) in parts.iter().zip(&weights).enumerate().filter(|_| !log_sigma.is_empty()) {
+        by_log_sigma[sigma_of(index)] -= 2.0 * weight * trace_of_product(&inverse, part);
+    }
+    Some(LogDetRatio { value: cholesky.log_det() - prior.log_det(), by_log_alpha, by_log_sigma })
 }
 
 /// With S = I + K, K = Σ_l D_σ K_l D_σ/α_l: ∂/∂log α_l = −tr(S⁻¹ D_σK_lD_σ)/α_l and, for the rows r of output p,

@@ -142,11 +142,12 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
         start = (alpha, sigma);
     }
     let n_alpha = if layers { laplace.network.architecture().layers().len() } else { 1 };
-    let spread = |values: &[f64], count: usize| match values {
-        [value] => vec![*value; count],
-        values => values.to_vec(),
+    // As many values as there will be: as they are, or their (geometric) mean for all.
+    let spread = |values: &[f64], count: usize| match values.len() {
+        found if found == count => values.to_vec(),
+        found => vec![values.iter().sum::<f64>() / found as f64; count],
     };
-    let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { spread(&held_alpha, n_alpha) };
+    let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { held_alpha };
     let sigma = if options.sigma == Free::Tuned { spread(&start.1, held_sigma.len()) } else { held_sigma };
     let log_det = LogDet::general(&laplace.curvature, &laplace.network, &laplace.family, layers)?;
     let problem = Problem::new(laplace, log_det, alpha.clone(), sigma.clone(), options);
@@ -165,6 +166,8 @@ struct Problem<'a> {
     tune_sigma: bool,
     /// ‖θ̂‖² of the parameters under each α.
     scatter: Vec<f64>,
+    /// The bounds of the hyperparameters, and their logarithms.
+    limits: (f64, f64),
     bounds: (f64, f64),
 }
 
@@ -178,8 +181,9 @@ impl<'a> Problem<'a> {
             laplace.network.architecture().layers().iter().map(square).collect()
         };
         let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
-        let bounds = (options.bounds.0.ln(), options.bounds.1.ln());
-        Self { laplace, log_det, alpha, sigma, tune_alpha: options.prior == Free::Tuned, tune_sigma, scatter, bounds }
+        let tune_alpha = options.prior == Free::Tuned;
+        let (limits, bounds) = (options.bounds, (options.bounds.0.ln(), options.bounds.1.ln()));
+        Self { laplace, log_det, alpha, sigma, tune_alpha, tune_sigma, scatter, limits, bounds }
     }
 
     fn pack(&self, alpha: &[f64], sigma: &[f64]) -> Vec<f64> {
@@ -275,19 +279,26 @@ impl<'a> Problem<'a> {
     }
 
     fn report(&self, minimum: Minimum, evaluations: usize) -> EvidenceOptimum {
-        let (alpha, sigma) = self.unpack(&minimum.point);
-        let n_alpha = if self.tune_alpha { alpha.len() } else { 0 };
-        let exp = |values: &[f64]| values.iter().map(|value| value.exp()).collect::<Vec<f64>>();
+        // The values themselves: what is held as it was given, and bounds without the rounding of exp ∘ log.
+        let value = |log: &f64| match *log {
+            log if log <= self.bounds.0 => self.limits.0,
+            log if log >= self.bounds.1 => self.limits.1,
+            log => log.exp(),
+        };
+        let point: Vec<f64> = minimum.point.iter().map(value).collect();
+        let (tuned_alpha, tuned_sigma) = point.split_at(if self.tune_alpha { self.alpha.len() } else { 0 });
+        let (prior, family) = (&self.laplace.prior, &self.laplace.family);
+        let prior_precision = if self.tune_alpha { tuned_alpha } else { prior.values() }.to_vec();
+        let sigma = if self.tune_sigma { tuned_sigma } else { family.sigma().unwrap_or_default() }.to_vec();
         let at_bound = minimum.at_bound.iter().map(|&index| {
-            let value = minimum.point[index].exp();
-            if index < n_alpha {
-                AtBound { parameter: "prior precision", index, value }
-            } else {
-                AtBound { parameter: "sigma", index: index - n_alpha, value }
-            }
+            let (parameter, place) = match index.checked_sub(tuned_alpha.len()) {
+                None => ("prior precision", index),
+                Some(place) => ("sigma", place),
+            };
+            AtBound { parameter, index: place, value: point[index] }
         });
         EvidenceOptimum {
-            hyperparameters: Hyperparameters { prior_precision: exp(&alpha), sigma: exp(&sigma) },
+            hyperparameters: Hyperparameters { prior_precision, sigma },
             log_marginal_likelihood: -minimum.value,
             converged: minimum.status.is_minimum(),
             at_bound: at_bound.collect(),

@@ -20,7 +20,7 @@ const BLOCK_NUMBERS: usize = 1 << 22;
 /// The curvature at θ̂ in either space.
 #[derive(Debug, Clone)]
 pub enum Curvature {
-    /// Σₙ JₙᵀHₙJₙ at σ = 1: one matrix, or one for each output when each has its own σ.
+    /// Σₙ JₙᵀHₙJₙ at σ = 1: one matrix for all outputs (and one σ), or one for each (which may share their σ).
     Weight(Vec<Mat<f64>>),
     /// The network at its training inputs, from which rows and Gram matrices are made when needed.
     Function(Box<MlpMap>),
@@ -74,12 +74,20 @@ impl Curvature {
         Ok(Curvature::Function(Box::new(MlpMap::new(network.architecture().clone(), data.inputs().view())?)))
     }
 
+    /// The number of matrices in weight space.
+    pub fn n_parts(&self) -> Option<usize> {
+        match self {
+            Curvature::Weight(parts) => Some(parts.len()),
+            Curvature::Function(_) => None,
+        }
+    }
+
     /// The posterior under a prior and the family's σ.
     pub fn posterior(&self, network: &Network, family: &Family, prior: &PriorPrecision) -> Result<Posterior> {
         match self {
             Curvature::Weight(parts) => {
                 let mut total: Mat<f64> = Mat::zeros(prior.n_params(), prior.n_params());
-                for (part, sigma) in parts.iter().zip(sigmas(family)) {
+                for (part, sigma) in parts.iter().zip(sigmas(family).iter().cycle()) {
                     total += faer::Scale(1.0 / (sigma * sigma)) * part;
                 }
                 Ok(Posterior::Weight(WeightSpace::new(total.as_ref(), prior)?))

@@ -104,8 +104,16 @@ impl Laplace {
         let network = Network::new(architecture, theta.values)?;
         let stored = file.required(path, "fingerprint")?;
         if stored != network.fingerprint() {
-            return Err(Error::Fingerprint { expected: stored.to_string(), found: network.fingerprint() });
+            let found = network.fingerprint();
+            let problem =
+                format!("is {stored}, but that of the weights in the file is {found}: it was altered or damaged");
+            return Err(metadata_error(path, "fingerprint", problem));
         }
+        let prior = match prior.values() {
+            [value] => PriorPrecision::scalar(*value, &network.architecture().layer_params()),
+            values => PriorPrecision::per_group(values.to_vec(), &network.architecture().layer_params()),
+        };
+        let prior = prior.map_err(|error| metadata_error(path, "prior", format!("cannot be used: {error}")))?;
         if !file.tensors.contains_key("inputs") {
             return Self::from_curvature(path, file, network, family, prior);
         }
@@ -134,9 +142,12 @@ impl Laplace {
         family: Family,
         prior: PriorPrecision,
     ) -> Result<Self> {
-        let size = network.parameters().len();
+        let (size, n_outputs) = (network.parameters().len(), network.architecture().n_outputs());
+        family.likelihood().check_outputs(n_outputs).map_err(Error::Outputs)?;
+        // One matrix for all outputs; or one for each, which serve a common σ as well.
+        let split = super::curvature::sigmas(&family).len() > 1 || file.tensors.contains_key("curvature.1");
         let mut parts = Vec::new();
-        for part in 0..super::curvature::sigmas(&family).len() {
+        for part in 0..if split { n_outputs } else { 1 } {
             let name = format!("curvature.{part}");
             let tensor = file.take_rows(path, &name, size, "one row and column a parameter")?;
             if tensor.shape[0] != size {
@@ -153,22 +164,15 @@ impl Laplace {
         let fit = match family {
             Family::Gaussian(_) => {
                 let errors = file.take(path, "squared_errors")?;
-                crate::error::check_size(
-                    "number of squared errors",
-                    network.architecture().n_outputs(),
-                    errors.values.len(),
-                )?;
+                crate::error::check_size("number of squared errors", n_outputs, errors.values.len())?;
                 Fit::SquaredErrors(errors.values)
             }
             _ => Fit::LogLikelihood(file.take(path, "log_likelihood")?.values.iter().sum()),
         };
         let n_data = file.required(path, "n_data")?;
-        let n_data =
-            n_data.parse().map_err(|_| metadata_error(path, "n_data", format!("is `{n_data}`, not a number")))?;
-        let groups = network.architecture().layer_params();
-        let prior = match prior.values() {
-            [value] => PriorPrecision::scalar(*value, &groups)?,
-            values => PriorPrecision::per_group(values.to_vec(), &groups)?,
+        let n_data = match n_data.parse() {
+            Ok(count) if count > 0 => count,
+            _ => return Err(metadata_error(path, "n_data", format!("is `{n_data}`, not a number of data points"))),
         };
         let curvature = Curvature::Weight(parts);
         let posterior = curvature.posterior(&network, &family, &prior)?;

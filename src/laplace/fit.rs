@@ -102,11 +102,13 @@ impl Laplace {
     /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
     pub fn optimize(&mut self, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
         let optimum = evidence::optimize(self, options)?;
-        self.set_hyperparameters(&optimum.hyperparameters)?;
-        Ok(optimum)
+        match (self.set_hyperparameters(&optimum.hyperparameters), optimum.at_bound.first()) {
+            (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
+            (outcome, _) => outcome.map(|()| optimum),
+        }
     }
 
-    /// Replaces prior precision and σ, keeping the curvature.
+    /// Replaces prior precision and σ, keeping the curvature (which is computed again only when one σ becomes several).
     pub fn set_hyperparameters(&mut self, hyperparameters: &Hyperparameters) -> Result<()> {
         let groups = self.network.architecture().layer_params();
         let prior = match hyperparameters.prior_precision.as_slice() {
@@ -117,6 +119,16 @@ impl Laplace {
             Family::Gaussian(_) => Family::gaussian_per_output(&hyperparameters.sigma)?,
             other => other.clone(),
         };
+        family.likelihood().check_outputs(self.network.architecture().n_outputs()).map_err(Error::Outputs)?;
+        let (levels, parts) = (hyperparameters.sigma.len(), self.curvature.n_parts());
+        if family.sigma().is_some() && parts.is_some_and(|parts| parts < levels) {
+            let data = self.data.as_ref().ok_or_else(|| Error::Setting {
+                name: "sigma",
+                value: format!("{:?}", hyperparameters.sigma),
+                requirement: "a single value for a posterior that was saved without its training data",
+            })?;
+            self.curvature = Curvature::weight_space(&self.network, data, &family)?;
+        }
         self.posterior = self.curvature.posterior(&self.network, &family, &prior)?;
         (self.prior, self.family) = (prior, family);
         Ok(())
@@ -205,11 +217,19 @@ impl Fit {
         let outputs = curvature::outputs(network, data.inputs())?;
         if family.sigma().is_some() {
             let squared = (&outputs - data.targets()).mapv(|error| error * error);
+            if let Some(((row, column), _)) = squared.indexed_iter().find(|(_, value)| !value.is_finite()) {
+                return Err(Error::NotFinite { what: "the squared error of the network's output", row, column });
+            }
             return Ok(Fit::SquaredErrors(squared.sum_axis(ndarray::Axis(0)).to_vec()));
         }
-        let likelihood = family.likelihood();
-        let rows = outputs.rows().into_iter().zip(data.targets().rows());
-        let sum = rows.map(|(output, target)| likelihood.log_density(&target.to_vec(), &output.to_vec())).sum();
+        let mut sum = 0.0;
+        for (row, (output, target)) in outputs.rows().into_iter().zip(data.targets().rows()).enumerate() {
+            let log_density = family.likelihood().log_density(&target.to_vec(), &output.to_vec());
+            if !log_density.is_finite() {
+                return Err(Error::NotFinite { what: "the log likelihood at the network's output", row, column: 0 });
+            }
+            sum += log_density;
+        }
         Ok(Fit::LogLikelihood(sum))
     }
 

@@ -1,16 +1,16 @@
 //! Likelihoods log p(y | f) of one observation y given the network's raw outputs f ∈ R^P, and their Fisher geometry:
-//! H = E[∇log p ∇log pᵀ] = R Rᵀ, and the whitened force z with R z = H f̈ + C(ḟ, ḟ).
+//! H = E(∇log p ∇log pᵀ) = R Rᵀ, and the whitened force z with R z = H f̈ + C(ḟ, ḟ).
 //!
 //! | likelihood (outputs) | H | R | z |
 //! |---|---|---|---|
 //! | [`Gaussian`], noise σ | I/σ² | I/σ | f̈/σ |
 //! | [`Bernoulli`] (logit), p = sigmoid f | p(1−p) | √(p(1−p)) | √(p(1−p)) (f̈ + ½(1−2p) ḟ²) |
-//! | [`Categorical`] (logits), p = softmax f | diag p − ppᵀ | diag √p − p√pᵀ | √p∘(f̈ − p·f̈ + ½[(ḟ − p·ḟ)² − Var_p ḟ]) |
+//! | [`Categorical`] (logits), p = softmax f | diag p − ppᵀ | diag √p − p√pᵀ | √p∘(f̈ − p·f̈ + ½((ḟ − p·ḟ)² − Var_p ḟ)) |
 //! | [`Poisson`] (log rate), r = eᶠ | r | √r | √r (f̈ + ½ḟ²) |
 //!
-//! All four are exponential families in their natural parameter (the Gaussian up to its scale σ), log p = yᵀf − A(f) + const.
-//! Hence H = ∇²A is also the negative Hessian of log p, the gradient is y − E[y], and the Christoffel term of the output
-//! metric, C_k = Σ_ij (∂_i H_jk − ½∂_k H_ij) ḟ_i ḟ_j, is ½∇³A(ḟ, ḟ, ·), which gives the last column.
+//! All four are exponential families in their natural parameter (the Gaussian up to its scale σ), log p = yᵀf − A(f) +
+//! const. Hence H = ∇²A is also the negative Hessian of log p, the gradient is y − E(y), and the Christoffel term of
+//! the output metric, C_k = Σ_ij (∂_i H_jk − ½∂_k H_ij) ḟ_i ḟ_j, is ½∇³A(ḟ, ḟ, ·), which gives the last column.
 //!
 //! Everything is finite and accurate for saturated outputs: log p of the unlikely class at logit 800 is −800, and
 //! √(p(1−p)) there is e⁻⁴⁰⁰ although p(1−p) underflows.
@@ -31,10 +31,10 @@ pub use poisson::Poisson;
 
 /// The distribution of one observation y given the network's P raw outputs f.
 ///
-/// Slices named `outputs`, `tangents` (ḟ), `curvatures` (f̈), `gradient`, `force`, `mean` and `variance` have P entries,
-/// matrices P × P in row-major order, `target` has [`n_targets`](Self::n_targets). Targets are those that
-/// [`validate`](Self::validate) accepts, outputs a number that [`check_outputs`](Self::check_outputs) accepts; the other
-/// methods do not check again and never allocate.
+/// Slices named `outputs`, `tangents` (ḟ), `curvatures` (f̈), `gradient`, `force`, `mean` and `variance` have P
+/// entries, matrices P × P in row-major order, `target` has [`n_targets`](Self::n_targets). Targets are those that
+/// [`validate`](Self::validate) accepts, outputs a number that [`check_outputs`](Self::check_outputs) accepts; the
+/// other methods do not check again and never allocate.
 ///
 /// ```
 /// use riemannian_laplace::likelihood::{Bernoulli, Categorical, Likelihood, Poisson};
@@ -83,7 +83,7 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// ḟᵀ H ḟ, which is also −d²log p along a straight line of outputs, as a sum of squares.
     fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64;
 
-    /// Writes E[y | f], for classes their probabilities.
+    /// Writes E(y | f), for classes their probabilities.
     fn mean(&self, outputs: &[f64], mean: &mut [f64]);
 
     /// Writes the variance of every component of y given f, for classes that of their indicators.
@@ -119,7 +119,10 @@ pub enum TargetError {
         allowed: &'static str,
     },
     /// A class label that is none.
-    #[error("categorical target {value} is no class; with {classes} outputs it must be a whole number from 0 to {last}", last = classes.saturating_sub(1))]
+    #[error(
+        "categorical target {value} is no class; with {classes} outputs it must be a whole number from 0 to {last}",
+        last = classes.saturating_sub(1)
+    )]
     Class {
         /// The value.
         value: f64,

@@ -65,6 +65,32 @@ pub struct Architecture {
     activation: Activation,
 }
 
+/// An architecture as a file has it: every field is redundant or wrong until checked.
+#[derive(Deserialize)]
+struct Record {
+    layers: Vec<Layer>,
+    activation: Activation,
+}
+
+impl TryFrom<Record> for Architecture {
+    type Error = Error;
+
+    fn try_from(record: Record) -> Result<Self> {
+        let sizes: Vec<usize> = record.layers.first().map(|layer| layer.inputs).into_iter().collect();
+        let sizes: Vec<usize> = sizes.into_iter().chain(record.layers.iter().map(|layer| layer.outputs)).collect();
+        let biases: Vec<bool> = record.layers.iter().map(|layer| layer.bias).collect();
+        let architecture = Self::with_biases(&sizes, &biases, record.activation)?;
+        if architecture.layers != record.layers {
+            return Err(Error::Setting {
+                name: "the list of layers",
+                value: format!("{:?}", record.layers),
+                requirement: "a chain, each layer as wide as the one before it and starting where that ends",
+            });
+        }
+        Ok(architecture)
+    }
+}
+
 impl Architecture {
     /// A network of the given widths, input first, with a bias in every layer.
     pub fn new(sizes: &[usize], activation: Activation) -> Result<Self> {
@@ -73,24 +99,19 @@ impl Architecture {
 
     /// A network that has a bias only in the layers marked so.
     pub fn with_biases(sizes: &[usize], biases: &[bool], activation: Activation) -> Result<Self> {
+        let refuse = |requirement| Error::Setting { name: "layer sizes", value: format!("{sizes:?}"), requirement };
         if sizes.len() < 2 || sizes.contains(&0) || biases.len() != sizes.len() - 1 {
-            return Err(Error::Setting {
-                name: "layer sizes",
-                value: format!("{sizes:?}"),
-                requirement: "two or more positive widths, with one bias flag per layer",
-            });
+            return Err(refuse("two or more positive widths, with one bias flag per layer"));
         }
-        let mut offset = 0;
+        let mut offset: usize = 0;
         let mut layers = Vec::with_capacity(biases.len());
         for (widths, &bias) in sizes.windows(2).zip(biases) {
-            let rows = widths[0].checked_add(usize::from(bias));
-            let end = rows.and_then(|rows| rows.checked_mul(widths[1])).and_then(|size| size.checked_add(offset));
-            layers.push(Layer { inputs: widths[0], outputs: widths[1], bias, offset });
-            offset = end.ok_or_else(|| Error::Setting {
-                name: "layer sizes",
-                value: format!("{sizes:?}"),
-                requirement: "small enough to count the parameters",
-            })?;
+            let layer = Layer { inputs: widths[0], outputs: widths[1], bias, offset };
+            let end =
+                layer.outputs.checked_mul(layer.inputs.saturating_add(1)).and_then(|count| count.checked_add(offset));
+            end.ok_or_else(|| refuse("so small that the parameters can be counted"))?;
+            offset += layer.n_params();
+            layers.push(layer);
         }
         Ok(Self { layers, activation })
     }
@@ -134,29 +155,6 @@ impl Architecture {
     /// The number of parameters of each layer, in order: the groups of a per-layer prior.
     pub fn layer_params(&self) -> Vec<usize> {
         self.layers.iter().map(Layer::n_params).collect()
-    }
-}
-
-/// An architecture as files hold it, before it is known to be one.
-#[derive(Debug, Deserialize)]
-struct Record {
-    layers: Vec<Layer>,
-    activation: Activation,
-}
-
-impl TryFrom<Record> for Architecture {
-    type Error = Error;
-
-    fn try_from(record: Record) -> Result<Self> {
-        let inputs = record.layers.first().map(|layer| layer.inputs);
-        let sizes: Vec<usize> = inputs.into_iter().chain(record.layers.iter().map(|layer| layer.outputs)).collect();
-        let biases: Vec<bool> = record.layers.iter().map(|layer| layer.bias).collect();
-        let architecture = Self::with_biases(&sizes, &biases, record.activation)?;
-        if architecture.layers == record.layers {
-            return Ok(architecture);
-        }
-        let value = format!("{:?}", record.layers);
-        Err(Error::Setting { name: "the list of layers", value, requirement: "a chain, each layer after the last" })
     }
 }
 

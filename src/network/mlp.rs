@@ -98,8 +98,13 @@ fn activate(activation: Activation, z: &Tensor) -> candle_core::Result<Tensor> {
         // log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)): exact for both tails.
         Activation::Softplus => z.relu()? + (z.abs()?.neg()?.exp()? + 1.0)?.log()?,
         Activation::Silu => z.silu(),
-        Activation::Gelu => z.gelu_erf(),
-        Activation::GeluTanh => z.gelu(),
+        // ½z(1 + erf(z/√2)) and z sigmoid(2√(2/π)(z + 0.044715 z³)), written out: the gradients of candle's own gelu and
+        // gelu_erf have constants of six digits.
+        Activation::Gelu => (z * 0.5)? * ((z / std::f64::consts::SQRT_2)?.erf()? + 1.0)?,
+        Activation::GeluTanh => {
+            let cubic = (((z.sqr()? * 0.044715)? + 1.0)? * z)?;
+            z * candle_nn::ops::sigmoid(&(cubic * (2.0 * (2.0 / std::f64::consts::PI).sqrt()))?)?
+        }
         Activation::Elu => z.elu(1.0),
         Activation::LeakyRelu => candle_nn::ops::leaky_relu(z, 0.01),
         Activation::Sin => z.sin(),

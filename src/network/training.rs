@@ -47,7 +47,7 @@ impl Default for TrainingOptions {
 pub struct Training {
     /// The trained network.
     pub network: Network,
-    /// The mean loss of the last epoch, without the decay.
+    /// Its mean loss over all data, without the decay.
     pub loss: f64,
     /// The epochs that were run.
     pub epochs: usize,
@@ -94,7 +94,6 @@ pub fn train(
     let parameters = ParamsAdamW { lr: options.learning_rate, weight_decay: decoupled, ..Default::default() };
     let mut optimizer = AdamW::new(variables.all_vars(), parameters)?;
     let batches = Batches::new(data, family, options, &device)?;
-    let mut last_loss = f64::NAN;
     for epoch in 0..options.epochs {
         let look = epoch % LOOK_EVERY == 0 || epoch + 1 == options.epochs;
         let (mut sum, mut count) = (0.0, 0.0);
@@ -114,18 +113,20 @@ pub fn train(
             }
         }
         if look {
-            last_loss = sum / count;
-            if !last_loss.is_finite() {
-                return Err(Error::TrainingDiverged { epoch, loss: last_loss });
+            let loss = sum / count;
+            if !loss.is_finite() {
+                return Err(Error::TrainingDiverged { epoch: epoch + 1, loss });
             }
-            progress(epoch + 1, last_loss);
+            progress(epoch + 1, loss);
         }
     }
+    // Where the last step led: each loss above was taken before its step.
+    let loss = batches.mean_loss(&mlp, family)?;
     let parameters = mlp.parameters()?;
-    if parameters.iter().any(|value| !value.is_finite()) {
-        return Err(Error::TrainingDiverged { epoch: options.epochs, loss: last_loss });
+    if !loss.is_finite() || parameters.iter().any(|value| !value.is_finite()) {
+        return Err(Error::TrainingDiverged { epoch: options.epochs, loss });
     }
-    Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss: last_loss, epochs: options.epochs })
+    Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss, epochs: options.epochs })
 }
 
 fn check_options(options: &TrainingOptions) -> Result<()> {
@@ -182,6 +183,17 @@ impl Batches {
         };
         let batch_size = options.batch_size.filter(|&size| size < rows);
         Ok(Self { inputs, targets, batch_size, seed: options.seed })
+    }
+
+    /// The mean loss over all data.
+    fn mean_loss(&self, mlp: &Mlp, family: &Family) -> Result<f64> {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (inputs, targets) in self.of_epoch(0)? {
+            let rows = inputs.dim(0)? as f64;
+            sum += rows * objective(family, &mlp.forward(&inputs)?, &targets)?.to_scalar::<f64>()?;
+            count += rows;
+        }
+        Ok(sum / count)
     }
 
     /// The batches of one epoch: all data at once, or a fresh shuffle cut into pieces.

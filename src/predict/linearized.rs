@@ -9,8 +9,10 @@ use crate::laplace::{FunctionSpace, Laplace, PrecisionWorker};
 use crate::map::{DifferentiableMap, MlpMap, MlpWorkspace, identity_seeds};
 use crate::memory;
 
-/// Numbers in the Jacobian rows of one block of test points.
+/// Numbers in the Jacobian rows (weight space) or the workspace (function space) of one block of test points.
 const BLOCK_NUMBERS: usize = 1 << 21;
+/// Outputs in one block in function space, where the covariances between all of them are computed.
+const BLOCK_OUTPUTS: usize = 256;
 /// Where the posterior variance is smaller than this share of the prior's, it is computed without cancellation.
 const CANCELLATION: f64 = 1e-5;
 
@@ -33,6 +35,14 @@ pub struct JointGaussian {
 }
 
 impl LatentGaussian {
+    /// Checks that there is a P × P covariance for each row of the mean.
+    pub(super) fn check_shape(&self) -> Result<()> {
+        let (points, p) = self.mean.dim();
+        check_size("number of covariances", points, self.covariance.dim().0)?;
+        check_size("number of rows of a covariance", p, self.covariance.dim().1)?;
+        check_size("number of columns of a covariance", p, self.covariance.dim().2)
+    }
+
     /// The variance of each output alone: the diagonals of the covariances.
     pub fn variance(&self) -> Array2<f64> {
         Array2::from_shape_fn(self.mean.dim(), |(t, p)| self.covariance[(t, p, p)])
@@ -46,7 +56,12 @@ impl Laplace {
         let mean = self.outputs(inputs)?;
         let mut covariance = Array3::zeros((points, p, p));
         let d = self.network.parameters().len();
-        let block = (BLOCK_NUMBERS / (d * p).max(1)).clamp(1, points.max(1));
+        let widths: usize = self.network.architecture().layers().iter().map(|layer| layer.outputs).sum();
+        let block = match &self.posterior {
+            Posterior::Weight(_) => BLOCK_NUMBERS / (d * p).max(1),
+            Posterior::Function(_) => (BLOCK_NUMBERS / (widths * (4 + p)).max(1)).min(BLOCK_OUTPUTS / p),
+        };
+        let block = block.clamp(1, points);
         let mut worker = self.precision().worker();
         for (start, chunk) in (0..points).step_by(block).zip(inputs.axis_chunks_iter(Axis(0), block)) {
             let map = MlpMap::new(self.network.architecture().clone(), chunk)?;

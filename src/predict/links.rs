@@ -7,7 +7,7 @@
 use faer::Mat;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 
-use super::{LatentGaussian, Prediction, moments};
+use super::{LatentGaussian, Prediction, log_sum_exp, moments};
 use crate::error::{Error, Result};
 use crate::likelihood::Family;
 use crate::linalg::symmetric_eigen;
@@ -37,6 +37,8 @@ pub struct MonteCarlo {
 impl LatentGaussian {
     /// The prediction of y. A Gaussian or Poisson family has a closed form and needs no link.
     pub fn predict(&self, family: &Family, link: Link) -> Result<Prediction> {
+        self.check_shape()?;
+        family.likelihood().check_outputs(self.mean.ncols()).map_err(Error::Outputs)?;
         match family {
             Family::Gaussian(_) => {
                 let (_, noise) = moments(family, &self.mean);
@@ -61,9 +63,8 @@ impl LatentGaussian {
 
     /// Probabilities at the shrunken logits; the epistemic part of the variance to first order in the covariance.
     fn probit(&self, family: &Family) -> Prediction {
-        let variance = self.variance();
-        let shrink = |at: (usize, usize)| 1.0 / (1.0 + std::f64::consts::FRAC_PI_8 * variance[at]).sqrt();
-        let logits = Array2::from_shape_fn(self.mean.dim(), |at| self.mean[at] * shrink(at));
+        let (variance, logits) = (self.variance(), self.probit_logits());
+        let shrink = |at: (usize, usize)| probit_factor(variance[at]);
         let (mean, total) = moments(family, &logits);
         let p = logits.ncols();
         let mut fisher = vec![0.0; p * p];
@@ -83,37 +84,54 @@ impl LatentGaussian {
         Prediction::from_parts(mean, epistemic, aleatoric)
     }
 
+    /// f/√(1 + π/8·var), entrywise.
+    pub(super) fn probit_logits(&self) -> Array2<f64> {
+        Array2::from_shape_fn(self.mean.dim(), |(t, k)| self.mean[(t, k)] * probit_factor(self.covariance[(t, k, k)]))
+    }
+
     fn bridge(&self, family: &Family) -> Prediction {
         let (points, p) = self.mean.dim();
-        let binary = matches!(family, Family::Bernoulli(_));
         let (mut mean, mut epistemic) = (Array2::zeros((points, p)), Array2::zeros((points, p)));
         for t in 0..points {
-            let covariance = self.covariance.index_axis(ndarray::Axis(0), t);
-            if binary {
-                for k in 0..p {
-                    // Two classes with logits (0, f), centred: (−f/2, f/2).
-                    let (half, quarter) = (0.5 * self.mean[(t, k)], 0.25 * covariance[(k, k)]);
-                    let (probabilities, variances) = dirichlet(&[-half, half], &[quarter, quarter]);
-                    (mean[(t, k)], epistemic[(t, k)]) = (probabilities[1], variances[1]);
-                }
-            } else {
-                let (logits, variances) = centred(self.mean.row(t), covariance);
-                let (probabilities, variances) = dirichlet(&logits, &variances);
-                mean.row_mut(t).assign(&Array1::from(probabilities));
-                epistemic.row_mut(t).assign(&Array1::from(variances));
+            for k in 0..p {
+                let (dirichlet, class) = match family {
+                    Family::Bernoulli(_) => (self.binary_bridge(t, k), 1),
+                    _ => (self.class_bridge(t), k),
+                };
+                mean[(t, k)] = dirichlet.log_probabilities[class].exp();
+                epistemic[(t, k)] = mean[(t, k)] * (1.0 - mean[(t, k)]) * dirichlet.spread;
             }
         }
         let aleatoric = Array2::from_shape_fn(mean.dim(), |at| (mean[at] * (1.0 - mean[at]) - epistemic[at]).max(0.0));
         Prediction::from_parts(mean, epistemic, aleatoric)
     }
 
+    /// The bridge of one Bernoulli output: two classes with logits (0, f), centred: (−f/2, f/2).
+    pub(super) fn binary_bridge(&self, t: usize, k: usize) -> Dirichlet {
+        let (half, quarter) = (0.5 * self.mean[(t, k)], 0.25 * self.covariance[(t, k, k)]);
+        Dirichlet::bridge(&[-half, half], &[quarter, quarter])
+    }
+
+    /// The bridge of the classes at a point.
+    pub(super) fn class_bridge(&self, t: usize) -> Dirichlet {
+        let (logits, variances) = centred(self.mean.row(t), self.covariance.index_axis(ndarray::Axis(0), t));
+        Dirichlet::bridge(&logits, &variances)
+    }
+
     fn monte_carlo(&self, family: &Family, settings: MonteCarlo) -> Result<Prediction> {
+        let (points, p) = self.mean.dim();
+        let mut summary = Summary::new(family, points, p);
+        self.for_each_draw(settings, |t, output| summary.add(t, output))?;
+        Ok(summary.finish())
+    }
+
+    /// Calls `visit` with each draw of the outputs at each point.
+    pub(super) fn for_each_draw(&self, settings: MonteCarlo, mut visit: impl FnMut(usize, &[f64])) -> Result<()> {
         if settings.samples == 0 {
             let value = "0".to_string();
             return Err(Error::Setting { name: "the number of samples", value, requirement: "at least 1" });
         }
         let (points, p) = self.mean.dim();
-        let mut summary = Summary::new(family, points, p);
         for t in 0..points {
             let covariance = self.covariance.index_axis(ndarray::Axis(0), t);
             let matrix = Mat::from_fn(p, p, |i, j| covariance[(i, j)]);
@@ -129,52 +147,57 @@ impl LatentGaussian {
                     let step: f64 = noise.iter().enumerate().map(|(j, e)| eigen.vectors[(k, j)] * e).sum();
                     *value = self.mean[(t, k)] + step;
                 }
-                summary.add(t, &output);
+                visit(t, &output);
             }
         }
-        Ok(summary.finish())
+        Ok(())
     }
+}
+
+/// 1/√(1 + π/8·var).
+fn probit_factor(variance: f64) -> f64 {
+    1.0 / (1.0 + std::f64::consts::FRAC_PI_8 * variance).sqrt()
 }
 
 /// Logits and variances after conditioning on their sum being zero.
 fn centred(mean: ArrayView1<'_, f64>, covariance: ArrayView2<'_, f64>) -> (Vec<f64>, Vec<f64>) {
     let row_sums: Vec<f64> = covariance.rows().into_iter().map(|row| row.sum()).collect();
     let (total, sum): (f64, f64) = (row_sums.iter().sum(), mean.sum());
-    let share = |k: usize| if total > 0.0 { row_sums[k] / total } else { 1.0 / row_sums.len() as f64 };
+    // When the sum is certain (up to rounding), its value does not inform the logits: the same is taken from each.
+    let count = row_sums.len() as f64;
+    let rounding = 4.0 * count * f64::EPSILON * covariance.iter().map(|value| value.abs()).sum::<f64>();
+    let share = |k: usize| if total > rounding { row_sums[k] / total } else { 1.0 / count };
     let logits = mean.iter().enumerate().map(|(k, m)| m - share(k) * sum).collect();
     let variances = (0..row_sums.len()).map(|k| (covariance[(k, k)] - share(k) * row_sums[k]).max(0.0)).collect();
     (logits, variances)
 }
 
-/// Mean and variance of the Laplace bridge's Dirichlet. Where a variance vanishes the distribution is a point.
-fn dirichlet(logits: &[f64], variances: &[f64]) -> (Vec<f64>, Vec<f64>) {
-    let count = logits.len() as f64;
-    let log_sum = |values: &mut dyn Iterator<Item = f64>| {
-        let values: Vec<f64> = values.collect();
-        let top = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        top + values.iter().map(|value| (value - top).exp()).sum::<f64>().ln()
-    };
-    if variances.iter().any(|variance| *variance <= 0.0) {
-        let normaliser = log_sum(&mut logits.iter().copied());
-        return (logits.iter().map(|f| (f - normaliser).exp()).collect(), vec![0.0; logits.len()]);
-    }
-    let log_inverse_sum = log_sum(&mut logits.iter().map(|f| -f));
-    let log_concentrations: Vec<f64> = logits
-        .iter()
-        .zip(variances)
-        .map(|(f, variance)| {
+/// A Dirichlet distribution over class probabilities, by its means and the factor of their variances p(1 − p).
+pub(super) struct Dirichlet {
+    pub log_probabilities: Vec<f64>,
+    /// 1/(1 + Σα).
+    spread: f64,
+}
+
+impl Dirichlet {
+    /// The Laplace bridge from centred logits. Where a variance vanishes the distribution is a point.
+    fn bridge(logits: &[f64], variances: &[f64]) -> Self {
+        let count = logits.len() as f64;
+        if variances.iter().any(|variance| *variance <= 0.0) {
+            let normaliser = log_sum_exp(logits.iter().copied());
+            return Self { log_probabilities: logits.iter().map(|f| f - normaliser).collect(), spread: 0.0 };
+        }
+        let log_inverse_sum = log_sum_exp(logits.iter().map(|f| -f));
+        let log_concentration = |(f, variance): (&f64, &f64)| {
+            // log(1 − 2/K + eʷ) with w ≥ −2 log K, without overflow.
             let log_weight = f + log_inverse_sum - 2.0 * count.ln();
-            // log(1 − 2/K + e^w), without overflow.
-            let log_term = log_weight + ((1.0 - 2.0 / count) * (-log_weight).exp()).ln_1p();
-            let log_term = if log_term.is_finite() { log_term } else { (1.0 - 2.0 / count + log_weight.exp()).ln() };
-            log_term - variance.ln()
-        })
-        .collect();
-    let log_total = log_sum(&mut log_concentrations.iter().copied());
-    let probabilities: Vec<f64> = log_concentrations.iter().map(|value| (value - log_total).exp()).collect();
-    let spread = 1.0 / (1.0 + log_total.exp());
-    let variances = probabilities.iter().map(|p| p * (1.0 - p) * spread).collect();
-    (probabilities, variances)
+            log_weight + ((1.0 - 2.0 / count) * (-log_weight).exp()).ln_1p() - variance.ln()
+        };
+        let log_concentrations: Vec<f64> = logits.iter().zip(variances).map(log_concentration).collect();
+        let log_total = log_sum_exp(log_concentrations.iter().copied());
+        let log_probabilities = log_concentrations.iter().map(|value| value - log_total).collect();
+        Self { log_probabilities, spread: 1.0 / (1.0 + log_total.exp()) }
+    }
 }
 
 /// Running moments of E[y | f] (Welford's recurrences), Var[y | f] and the entropy over draws of f.

@@ -1,5 +1,6 @@
 //! Predictions at new inputs: linearised (GLM), from samples of the weights, or from the MAP network alone.
 
+mod density;
 mod linearized;
 mod links;
 mod sampled;
@@ -76,4 +77,14 @@ pub(crate) fn moments(family: &Family, outputs: &Array2<f64>) -> (Array2<f64>, A
         variance.row_mut(row).iter_mut().zip(&buffer).for_each(|(slot, value)| *slot = *value);
     }
     (mean, variance)
+}
+
+/// log Σ exp of the terms, without overflow; −∞ when all of them are.
+fn log_sum_exp(terms: impl IntoIterator<Item = f64>) -> f64 {
+    let terms: Vec<f64> = terms.into_iter().collect();
+    let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if top == f64::NEG_INFINITY {
+        return top;
+    }
+    top + terms.iter().map(|term| (term - top).exp()).sum::<f64>().ln()
 }

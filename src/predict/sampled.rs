@@ -3,8 +3,9 @@
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 
-use super::Prediction;
 use super::links::Summary;
+use super::{Prediction, log_sum_exp};
+use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
 use crate::likelihood::Family;
@@ -118,18 +119,12 @@ impl SampledPredictive {
     pub fn log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
         let (samples, points, p) = self.outputs.dim();
         let likelihood = self.family.likelihood();
-        check_size("number of target rows", points, targets.nrows())?;
-        check_size("number of target columns", likelihood.n_targets(p), targets.ncols())?;
+        check_targets(targets, likelihood, points, p)?;
         let at = |t: usize| {
             let target = targets.row(t).to_vec();
             let outputs = self.outputs.index_axis(Axis(1), t);
-            let logs: Vec<f64> =
-                outputs.rows().into_iter().map(|output| likelihood.log_density(&target, &output.to_vec())).collect();
-            let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            if top == f64::NEG_INFINITY {
-                return top;
-            }
-            top + (logs.iter().map(|log| (log - top).exp()).sum::<f64>() / samples as f64).ln()
+            let logs = outputs.rows().into_iter().map(|output| likelihood.log_density(&target, &output.to_vec()));
+            log_sum_exp(logs) - (samples as f64).ln()
         };
         Ok((0..points).map(at).collect())
     }

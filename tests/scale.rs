@@ -1,0 +1,63 @@
+//! A network of a million parameters through the function-space solver, within 2 GB. The only test of its binary, so that
+//! the peak of the process is its own.
+
+mod common;
+
+use std::time::Instant;
+
+use riemannian_laplace::data::Dataset;
+use riemannian_laplace::evidence::EvidenceOptions;
+use riemannian_laplace::laplace::{FitOptions, Laplace};
+use riemannian_laplace::likelihood::Family;
+use riemannian_laplace::network::{Activation, Architecture, Network};
+use riemannian_laplace::predict::Link;
+
+use common::{Outcome, normal_matrix};
+
+/// The most memory the process has had, in bytes; unknown on systems without `/proc`.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(1024 * kilobytes)
+}
+
+#[test]
+fn a_million_parameters_fit_into_two_gigabytes() -> Outcome {
+    let start = Instant::now();
+    let network = Network::random(Architecture::new(&[1, 1000, 1000, 1], Activation::Tanh)?, 1);
+    assert_eq!(network.parameters().len(), 1_004_001);
+    let inputs = normal_matrix(200, 1, 2);
+    let targets = inputs.mapv(|x| (2.0 * x).sin()) + 0.1 * normal_matrix(200, 1, 3);
+    let data = Dataset::new(inputs, targets)?;
+
+    let mut laplace = Laplace::fit(network, data, Family::gaussian(0.3)?, &FitOptions::default())?;
+    assert_eq!(laplace.precision().solver(), "function-space");
+    let fitted = start.elapsed();
+    let optimum = laplace.optimize(&EvidenceOptions::default())?;
+    assert!(optimum.converged && optimum.log_marginal_likelihood.is_finite(), "{optimum:?}");
+    let effective = laplace.effective_parameters();
+    assert!(effective > 0.0 && effective < 200.0, "{effective} effective parameters");
+    let tuned = start.elapsed();
+
+    let points = ndarray::array![[-1.0], [0.0], [5.0]];
+    let latent = laplace.linearized(&points)?;
+    let prediction = latent.predict(laplace.family(), Link::Probit)?;
+    assert!(prediction.mean.iter().all(|value| value.is_finite()));
+    assert!(latent.covariance.iter().all(|variance| variance.is_finite() && *variance > 0.0));
+    // Far from the data the network is less certain.
+    assert!(latent.covariance[(2, 0, 0)] > latent.covariance[(1, 0, 0)]);
+    let predicted = start.elapsed();
+
+    let samples = laplace.sample(2, 7)?;
+    assert!(samples.iter().all(|value| value.is_finite()));
+    let outputs = laplace.sampled(samples.view(), &points)?;
+    assert!(outputs.outputs().iter().all(|value| value.is_finite()));
+    println!("fit {fitted:.1?}, tuned {tuned:.1?}, predicted {predicted:.1?}, all {:.1?}", start.elapsed());
+
+    if let Some(peak) = peak_memory() {
+        println!("peak memory {:.2} GB", peak as f64 / 1e9);
+        assert!(peak < 2_000_000_000, "peak memory {peak} bytes");
+    }
+    Ok(())
+}
