@@ -187,7 +187,7 @@ fn references_from_jax_are_met() {
                 for (velocity, expected) in velocities.rows().into_iter().zip(rows(expected).rows()) {
                     let velocity = velocity.to_vec();
                     let theta: Vec<f64> = base.iter().zip(&velocity).map(|(t, v)| t + shift * v).collect();
-                    let error = relative_error(&acceleration(metric, &theta, &velocity), &expected);
+                    let error = relative_error(&acceleration(metric, &theta, &velocity), expected);
                     // At θ̂ the Monge acceleration is a multiple of ∇ℓ ≈ 0, a sum of terms 10⁷ times its size: no
                     // order of summation has more than about eight digits of it.
                     let allowed = if name == "monge" && shift == 0.0 { 1e-7 } else { 1e-9 };

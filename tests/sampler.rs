@@ -119,7 +119,7 @@ fn the_log_map_reference_is_met() {
     let found = logarithms(&metric, base, matrix(&points.values).view(), LogarithmOptions::default(), &|| ()).unwrap();
     for (solution, velocity) in found.iter().zip(matrix(&expected.values).rows()) {
         assert!(solution.converged);
-        let error = support::relative_error(&solution.velocity, &velocity);
+        let error = support::relative_error(&solution.velocity, velocity);
         assert!(error < 1e-6, "{error:e}");
     }
 }

@@ -189,22 +189,19 @@ pub fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// A CSV file with a header: the names, and the cells as text.
-pub fn read_csv(path: &Path) -> Result<(Vec<String>, Vec<Vec<String>>), Box<dyn Error>> {
+/// The lines of a CSV file as cells of text, header first.
+pub fn read_csv(path: &Path) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut lines = text.lines().map(|line| line.split(',').map(|cell| cell.trim().to_string()).collect());
-    let header = lines.next().ok_or("an empty file")?;
-    Ok((header, lines.collect()))
+    Ok(text.lines().map(|line| line.split(',').map(|cell| cell.trim().to_string()).collect()).collect())
 }
 
 /// The cells of a CSV file as numbers.
 pub fn read_numbers(path: &Path) -> Result<Array2<f64>, Box<dyn Error>> {
-    let (header, rows) = read_csv(path)?;
+    let lines = read_csv(path)?;
+    let (header, rows) = lines.split_first().ok_or("an empty file")?;
     let mut values = Vec::new();
-    for row in &rows {
-        for cell in row {
-            values.push(cell.parse::<f64>()?);
-        }
+    for cell in rows.iter().flatten() {
+        values.push(cell.parse::<f64>()?);
     }
     Ok(Array2::from_shape_vec((rows.len(), header.len()), values)?)
 }
