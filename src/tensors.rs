@@ -35,12 +35,19 @@ pub struct TensorFile {
     pub tensors: BTreeMap<String, Tensor>,
     /// The file's free-form metadata.
     pub metadata: HashMap<String, String>,
+    /// The names of all tensors in the file, those not read included.
+    names: Vec<String>,
 }
 
 impl TensorFile {
     /// Reads a file. Its length is compared with the memory limit before anything is allocated, and the header with
     /// the length before any tensor is.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_where(path, |_| true)
+    }
+
+    /// As [`read`](Self::read), of the tensors whose name is wanted; the others may be of any type.
+    pub fn read_where(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Self> {
         let length = std::fs::metadata(path).map_err(Error::io(path))?.len();
         memory::check(&format!("reading {}", path.display()), length as f64 / 4.0, "raise `--max-memory`")?;
         let bytes = std::fs::read(path).map_err(Error::io(path))?;
@@ -52,10 +59,11 @@ impl TensorFile {
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(invalid)?;
         let metadata = header.metadata().clone().unwrap_or_default();
         let mut tensors = BTreeMap::new();
-        for (name, view) in file.iter() {
+        for (name, view) in file.iter().filter(|(name, _)| wanted(name)) {
             tensors.insert(name.to_string(), to_f64(path, name, &view)?);
         }
-        Ok(Self { tensors, metadata })
+        let names = file.names().into_iter().map(ToString::to_string).collect();
+        Ok(Self { tensors, metadata, names })
     }
 
     /// Takes a tensor out of the file's contents.
@@ -63,7 +71,7 @@ impl TensorFile {
         self.tensors.remove(name).ok_or_else(|| Error::MissingTensor {
             path: path.to_path_buf(),
             tensor: name.to_string(),
-            found: list(self.tensors.keys()),
+            found: list(&self.names),
         })
     }
 
@@ -135,8 +143,8 @@ fn make_readable(_: &std::fs::File) -> std::io::Result<()> {
 }
 
 /// The names, for a message.
-fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+fn list(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "no tensors".to_string() } else { names.join(", ") }
 }
 

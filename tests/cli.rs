@@ -10,6 +10,8 @@ mod bad_options;
 mod bad_posteriors;
 #[path = "cli/flow.rs"]
 mod flow;
+#[path = "cli/geodesics.rs"]
+mod geodesics;
 #[path = "cli/golden.rs"]
 mod golden;
 #[path = "cli/limits.rs"]

@@ -46,7 +46,9 @@ pub fn run(args: &ExpArgs, console: &Console) -> Result<(), Failure> {
     let velocities = geodesic::read_vectors(&args.velocities, "v", &laplace)?;
     geodesic::warn_about_kinks(&laplace, SamplingMetric::Plain(args.metric.name()), console);
     let progress = console.bar("following geodesics", velocities.nrows());
-    let ends = laplace.exponential_map(args.metric.name(), velocities.view(), options, &|| progress.advance())?;
+    let ends = laplace
+        .exponential_map(args.metric.name(), velocities.view(), options, &|| progress.advance())
+        .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
     geodesic::write_samples(&out, &ends, &metric)?;

@@ -81,13 +81,13 @@ pub enum SolverName {
 #[derive(Debug, Args)]
 pub struct IntegratorArgs {
     /// Relative tolerance; fixes the tolerances instead of refining to a drift target [default: 1e-3]
-    #[arg(long, value_name = "R", value_parser = arguments::non_negative)]
+    #[arg(long, value_name = "R", allow_negative_numbers = true, value_parser = arguments::non_negative)]
     rtol: Option<f64>,
     /// Absolute tolerance; fixes the tolerances instead of refining to a drift target [default: 1e-6]
-    #[arg(long, value_name = "A", value_parser = arguments::non_negative)]
+    #[arg(long, value_name = "A", allow_negative_numbers = true, value_parser = arguments::non_negative)]
     atol: Option<f64>,
     /// Refine each geodesic until vᵀGv changes by at most this, relatively
-    #[arg(long, value_name = "D", value_parser = arguments::positive, conflicts_with_all = ["rtol", "atol"])]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = arguments::positive, conflicts_with_all = ["rtol", "atol"])]
     drift_target: Option<f64>,
     /// The integrator
     #[arg(long, value_enum, default_value_t = SolverName::Dopri5)]
@@ -129,7 +129,7 @@ impl IntegratorArgs {
 pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
     let size = laplace.network().parameters().len();
     let meaning = format!("one row a vector of the network's {}", counted(size, "parameter"));
-    let vectors = TensorFile::read(path)?.take_rows(path, tensor, size, &meaning)?;
+    let vectors = TensorFile::read_where(path, |name| name == tensor)?.take_rows(path, tensor, size, &meaning)?;
     let rows = vectors.shape[0];
     Array2::from_shape_vec((rows, size), vectors.values)
         .map_err(|error| Failure::Usage(format!("{}: tensor `{tensor}`: {error}", path.display())))

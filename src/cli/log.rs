@@ -49,7 +49,9 @@ pub fn run(args: &LogArgs, console: &Console) -> Result<(), Failure> {
     geodesic::warn_about_kinks(&laplace, SamplingMetric::Plain(args.metric.name()), console);
     let options = LogarithmOptions { tolerance: args.tolerance, ..Default::default() };
     let progress = console.bar("solving boundary value problems", points.nrows());
-    let found = laplace.logarithmic_map(args.metric.name(), points.view(), options, &|| progress.advance())?;
+    let found = laplace
+        .logarithmic_map(args.metric.name(), points.view(), options, &|| progress.advance())
+        .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let velocities: Vec<f64> = found.iter().flat_map(|solution| solution.velocity.iter().copied()).collect();
     let residuals: Vec<f64> = found.iter().map(|solution| solution.residual).collect();

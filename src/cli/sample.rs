@@ -68,7 +68,9 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     geodesic::warn_about_kinks(&laplace, args.metric.metric(), console);
     let start = Instant::now();
     let progress = console.bar("following geodesics", args.samples);
-    let samples = laplace.sample_riemannian(args.metric.metric(), &options, &|| progress.advance())?;
+    let samples = laplace
+        .sample_riemannian(args.metric.metric(), &options, &|| progress.advance())
+        .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let seconds = start.elapsed().as_secs_f64();
     let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();

@@ -39,7 +39,7 @@ fn names() {
     folder.refuses(&format!("{FIT} --solver dense"), &["auto, weight-space, function-space"]);
     folder.refuses(&format!("{FIT} --structure circulant"), &["circulant"]);
     folder.refuses(&format!("{FIT} --solver function-space --without-data"), &["--without-data", "weight-space"]);
-    folder.refuses(&format!("{PREDICT} --method mcmc"), &["glm, nn, map"]);
+    folder.refuses(&format!("{PREDICT} --method mcmc"), &["glm, nn, riemannian, map"]);
     folder.refuses(&format!("{PREDICT} --link logit"), &["probit, mc, bridge, none"]);
     folder.refuses("fly", &["fly"]);
     folder.refuses("", &["Usage: rla"]);

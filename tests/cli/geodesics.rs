@@ -1,0 +1,184 @@
+//! `sample`, `exp`, `log` and the Riemannian predictive through the program.
+
+use std::collections::HashMap;
+
+use riemannian_laplace::network::{Activation, Architecture, Network};
+use riemannian_laplace::tensors::{self, TensorFile, Values};
+
+use super::{Folder, repository};
+
+/// A folder with the posterior of a reference case.
+fn fitted(case: &str, options: &str) -> Folder {
+    let folder = Folder::new();
+    let file = |name: &str| repository(&format!("tests/golden/{case}/{name}"));
+    folder.ok(&format!(
+        "fit --model {} --data {} --target y --out p.safetensors --quiet {options}",
+        file("model.safetensors"),
+        file("train.csv")
+    ));
+    folder
+}
+
+fn gaussian_case() -> Folder {
+    fitted("p1", "--activation tanh --likelihood gaussian --prior-precision 0.3 --sigma 0.2")
+}
+
+fn write(folder: &Folder, name: &str, tensor: &str, shape: [usize; 2], values: &[f64]) {
+    let entry = [(tensor, shape.to_vec(), Values::Real(values))];
+    tensors::write(&folder.path(name), &entry, HashMap::new()).expect("a written file");
+}
+
+fn reals(folder: &Folder, file: &str, tensor: &str) -> Vec<f64> {
+    let contents = TensorFile::read_where(&folder.path(file), |name| name == tensor).expect("a result");
+    contents.tensors[tensor].values.clone()
+}
+
+#[test]
+fn exp_and_log_are_inverse_and_write_what_they_promise() {
+    let folder = gaussian_case();
+    let reference =
+        TensorFile::read(repository("tests/golden/p1/velocities.safetensors").as_ref()).expect("velocities");
+    let velocities: Vec<f64> = reference.tensors["v"].values[..62].iter().map(|v| 0.3 * v).collect();
+    write(&folder, "v.safetensors", "v", [2, 31], &velocities);
+    folder.ok("exp --posterior p.safetensors --velocities v.safetensors --metric fisher --rtol 1e-10 --atol 1e-12 --solver dop853 --out e.safetensors");
+    for (tensor, length) in [("theta", 62), ("velocity", 62), ("drift", 2)] {
+        assert_eq!(reals(&folder, "e.safetensors", tensor).len(), length, "{tensor}");
+    }
+    assert!(reals(&folder, "e.safetensors", "drift").iter().all(|drift| *drift < 1e-7));
+    // The end points, with everything else that the file holds, are points for the logarithm.
+    folder.ok("log --posterior p.safetensors --points e.safetensors --metric fisher --out l.safetensors");
+    let found = reals(&folder, "l.safetensors", "v");
+    for (found, velocity) in found.iter().zip(&velocities) {
+        assert!((found - velocity).abs() < 1e-6, "{found} against {velocity}");
+    }
+    assert!(reals(&folder, "l.safetensors", "residual").iter().all(|residual| *residual < 1e-7));
+}
+
+#[test]
+fn samples_are_counted_certified_and_the_same_on_any_number_of_threads() {
+    let folder = gaussian_case();
+    let run = |metric: &str, options: &str, out: &str| {
+        let arguments =
+            format!("sample --posterior p.safetensors --metric {metric} --samples 6 --seed 3 --out {out} --json");
+        folder.ok(&format!("{arguments} {options}")).json()
+    };
+    for metric in ["euclidean", "fisher", "monge", "empirical-fisher"] {
+        let report = run(metric, "--threads 1", "one.safetensors");
+        for key in ["samples", "failed", "mean_nfev", "max_drift", "seconds_per_sample"] {
+            assert!(report[key].is_number(), "{metric}: {key}");
+        }
+        assert_eq!((report["samples"].as_u64(), report["failed"].as_u64()), (Some(6), Some(0)), "{metric}");
+        assert!(report["max_drift"].as_f64().is_some_and(|drift| drift <= 1e-3), "{metric}");
+        run(metric, "--threads 2", "two.safetensors");
+        let bytes = |name: &str| std::fs::read(folder.path(name)).expect("samples");
+        assert_eq!(bytes("one.safetensors"), bytes("two.safetensors"), "{metric}");
+    }
+    // Fixed tolerances: the evaluations of the paper's setting, whatever the drift.
+    let fixed = run("fisher", "--rtol 1e-3", "fixed.safetensors");
+    let loose = run("fisher", "--drift-target 1e-6", "certified.safetensors");
+    assert!(fixed["mean_nfev"].as_f64() < loose["mean_nfev"].as_f64());
+    assert!(loose["max_drift"].as_f64().is_some_and(|drift| drift <= 1e-6));
+}
+
+#[test]
+fn the_monge_metric_with_logarithm_samples_a_logistic_regression() {
+    let folder = fitted("p3", "--likelihood bernoulli --prior-precision 0.3");
+    let report =
+        folder.ok("sample --posterior p.safetensors --metric monge-log --samples 4 --out s.safetensors --json");
+    assert_eq!(report.json()["failed"].as_u64(), Some(0));
+}
+
+#[test]
+fn riemannian_predictions_have_the_columns_of_sampled_ones() {
+    let folder = gaussian_case();
+    let inputs = repository("tests/golden/p1/test.csv");
+    let predict = format!("predict --posterior p.safetensors --inputs {inputs} --method riemannian --samples 20");
+    folder.ok(&format!("{predict} --out out.csv"));
+    let table = folder.table("out.csv");
+    assert_eq!(table.columns(), ["mean", "epistemic_variance", "aleatoric_variance", "total_variance"]);
+    assert_eq!(table.values().nrows(), 17);
+    folder.ok(&format!("{predict} --metric monge --out out.csv"));
+    let data = repository("tests/golden/p1/train.csv");
+    let scores = folder.ok(&format!(
+        "evaluate --posterior p.safetensors --data {data} --target y --method riemannian --samples 50 --json"
+    ));
+    // On its own training data a Riemannian posterior predicts about as well as the network: σ = 0.2.
+    assert!(scores.json()["nll"].as_f64().is_some_and(|nll| nll < 0.1), "{}", scores.stdout);
+
+    let folder = fitted("p2", "--activation tanh --likelihood categorical --prior-precision 0.4");
+    let inputs = repository("tests/golden/p2/test.csv");
+    folder.ok(&format!(
+        "predict --posterior p.safetensors --inputs {inputs} --method riemannian --samples 20 --out o.csv"
+    ));
+    assert_eq!(folder.table("o.csv").columns(), ["p0", "p1", "p2", "entropy", "mutual_information"]);
+}
+
+#[test]
+fn bad_requests_are_refused_by_name() {
+    let folder = gaussian_case();
+    let exp = "exp --posterior p.safetensors --velocities v.safetensors --out e.safetensors";
+    folder.refuses(exp, &["v.safetensors", "No such file"]);
+    write(&folder, "v.safetensors", "v", [2, 30], &[0.0; 60]);
+    folder.refuses(exp, &["v.safetensors", "`v`", "[2, 30]", "[S, 31]", "31 parameters"]);
+    write(&folder, "v.safetensors", "w", [2, 31], &[0.0; 62]);
+    folder.refuses(exp, &["v.safetensors", "`v` is missing"]);
+    let mut values = [0.1; 62];
+    values[40] = f64::NAN;
+    write(&folder, "v.safetensors", "v", [2, 31], &values);
+    folder.refuses(exp, &["v.safetensors", "NaN", "40"]);
+    write(&folder, "v.safetensors", "v", [2, 31], &[0.1; 62]);
+    folder.refuses(&format!("{exp} --metric hyperbolic"), &["hyperbolic", "fisher", "monge"]);
+    folder.refuses(&format!("{exp} --metric monge-log"), &["monge-log"]);
+    folder.refuses(&format!("{exp} --rtol -1"), &["--rtol"]);
+    folder.refuses(&format!("{exp} --rtol 0 --atol 0"), &["tolerances"]);
+    folder.refuses(&format!("{exp} --solver euler"), &["dopri5", "dop853"]);
+    folder.refuses(&format!("{exp} --rtol 1e-3 --drift-target 1e-3"), &["--drift-target"]);
+    let log = "log --posterior p.safetensors --points v.safetensors --out l.safetensors";
+    folder.refuses(log, &["`theta` is missing"]);
+    folder.refuses("sample --posterior p.safetensors --samples 0 --out s.safetensors", &["--samples"]);
+    folder.refuses("sample --posterior p.safetensors --metric kron --out s.safetensors", &["kron", "fisher"]);
+    let inputs = repository("tests/golden/p1/test.csv");
+    let predict = format!("predict --posterior p.safetensors --inputs {inputs}");
+    folder.refuses(&format!("{predict} --method glm --metric fisher"), &["--metric belongs to --method riemannian"]);
+}
+
+#[test]
+fn a_posterior_without_its_data_has_no_riemannian_metric() {
+    let folder =
+        fitted("p1", "--activation tanh --likelihood gaussian --prior-precision 0.3 --sigma 0.2 --without-data");
+    for metric in ["fisher", "monge", "monge-log", "empirical-fisher"] {
+        let arguments = format!("sample --posterior p.safetensors --metric {metric} --samples 2 --out s.safetensors");
+        folder.refuses(&arguments, &["p.safetensors", "training data"]);
+    }
+    folder.ok("sample --posterior p.safetensors --metric euclidean --samples 2 --out s.safetensors");
+}
+
+#[test]
+fn a_geodesic_that_cannot_be_finished_is_reported_and_the_others_are_kept() {
+    let folder = gaussian_case();
+    let mut values = vec![0.01; 62];
+    values[31..].fill(1e6);
+    write(&folder, "v.safetensors", "v", [2, 31], &values);
+    let arguments =
+        "exp --posterior p.safetensors --velocities v.safetensors --metric monge --max-steps 100 --out e.safetensors";
+    let outcome = folder.ok(arguments);
+    assert!(outcome.stderr.contains("1 of 2 geodesics reached the step limit"), "{}", outcome.stderr);
+    assert!(reals(&folder, "e.safetensors", "theta")[..31].iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn a_network_with_kinks_is_warned_about_by_the_name_of_its_activation() {
+    let folder = Folder::new();
+    let architecture = Architecture::new(&[1, 6, 1], Activation::Relu).expect("layer sizes");
+    Network::random(architecture, 1).save(&folder.path("model.safetensors")).expect("a saved network");
+    let data = repository("tests/golden/p1/train.csv");
+    folder.ok(&format!(
+        "fit --model model.safetensors --data {data} --target y --likelihood gaussian --sigma 0.2 --out p.safetensors"
+    ));
+    let outcome = folder.ok("sample --posterior p.safetensors --samples 3 --max-steps 200 --out s.safetensors --json");
+    assert!(outcome.stderr.contains("relu"), "{}", outcome.stderr);
+    // One integration each, within the step limit.
+    assert!(outcome.json()["mean_nfev"].as_f64().is_some_and(|count| count <= 200.0 * 6.0 + 2.0));
+    let quiet = folder.ok("sample --posterior p.safetensors --metric euclidean --samples 3 --out s.safetensors");
+    assert!(!quiet.stderr.contains("relu"));
+}
