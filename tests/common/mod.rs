@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Every test binary compiles this file and uses its own part of it.
 
+pub mod geometry;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -189,8 +191,11 @@ pub fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
+/// A header, and the cells of each row.
+pub type TextRows = (Vec<String>, Vec<Vec<String>>);
+
 /// A CSV file with a header: the names, and the cells as text.
-pub fn read_csv(path: &Path) -> Result<(Vec<String>, Vec<Vec<String>>), Box<dyn Error>> {
+pub fn read_csv(path: &Path) -> Result<TextRows, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut lines = text.lines().map(|line| line.split(',').map(|cell| cell.trim().to_string()).collect());
     let header = lines.next().ok_or("an empty file")?;
