@@ -32,7 +32,7 @@ pub struct CloudFigure {
 }
 
 /// Shares of the mass that the contours enclose.
-const SHARES: [f64; 3] = [0.5, 0.8, 0.95];
+const SHARES: [f64; 2] = [0.5, 0.95];
 /// The most dots in a panel; histograms count all samples.
 const DOTS: usize = 2_000;
 /// Bars of a histogram.
@@ -128,7 +128,7 @@ impl Pen<'_> {
         let points = panel.points.rows().into_iter().map(|row| (row[0], row[1])).take(DOTS).filter(inside);
         chart.draw_series(points.map(|at| Circle::new(at, self.px(1.3), BLUE.mix(0.28).filled())))?;
         for line in contours {
-            chart.draw_series(LineSeries::new(line.iter().copied(), self.line(INK, 1.0)))?;
+            chart.draw_series(LineSeries::new(line.iter().copied(), self.line(INK, 0.8)))?;
         }
         let base = (panel.base[0], panel.base[1]);
         chart.draw_series([Circle::new(base, self.px(3.2), WHITE.filled())])?;
@@ -215,7 +215,7 @@ where
     let mut x = 20.0;
     let entries = [
         "samples and their marginals",
-        "true density: 50, 80 and 95 % of its mass, and marginals",
+        "true density (50 and 95 % of its mass) and marginals",
         "base point of the approximation",
     ];
     for (kind, label) in entries.into_iter().enumerate() {
@@ -225,7 +225,7 @@ where
             1 => area.draw(&PathElement::new(line, INK.stroke_width(px(1.2) as u32)))?,
             _ => area.draw(&Circle::new((px(x + 9.0), middle), px(3.0), ORANGE.filled()))?,
         }
-        area.draw(&Text::new(label, (px(x + 24.0), middle - px(7.0)), text.clone()))?;
+        area.draw(&Text::new(label, (px(x + 24.0), middle - px(6.0) - px(2.0)), text.clone()))?;
         x += 48.0 + 6.6 * label.chars().count() as f64;
     }
     Ok(())

@@ -21,7 +21,7 @@ use super::table::{TextTable, mean_and_deviation, with_deviation};
 /// The size of a run, and where its figure goes.
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// A run of a few seconds: 400 samples, compared with 800 exact ones
+    /// A run of a few seconds: three repeats of 200 samples, compared with 400 exact ones
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// The paper's size: 10,000 samples, compared with 20,000 exact ones, five repeats

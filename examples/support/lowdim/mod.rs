@@ -32,8 +32,8 @@ pub struct Size {
 }
 
 impl Size {
-    pub const QUICK: Self = Self { samples: 400, reference: 800, repeats: 5 };
-    pub const MEDIUM: Self = Self { samples: 2_000, reference: 4_000, repeats: 5 };
+    pub const QUICK: Self = Self { samples: 200, reference: 400, repeats: 3 };
+    pub const MEDIUM: Self = Self { samples: 1_000, reference: 2_000, repeats: 5 };
     /// The paper's.
     pub const FULL: Self = Self { samples: 10_000, reference: 20_000, repeats: 5 };
 }

@@ -88,7 +88,8 @@ impl Placement {
             Method::RlaB => sample(&metric::monge(target), base, precision, &options, progress),
             Method::RlaBLog => {
                 let (target_monge, gaussian_monge) = (metric::monge(target), metric::gaussian_monge(precision, base));
-                let logarithm = LogarithmOptions::default();
+                // Far more accurate than the geodesics that follow.
+                let logarithm = LogarithmOptions { rtol: 1e-7, atol: 1e-9, tolerance: 1e-6, ..Default::default() };
                 sample_monge_log(&target_monge, &gaussian_monge, base, precision, &options, logarithm, progress)
             }
             Method::RlaF => sample(&metric::fisher(target), base, precision, &options, progress),
