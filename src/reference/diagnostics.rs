@@ -50,7 +50,7 @@ impl Convergence {
     /// let independent = Convergence::of((&values).into(), 4)?;
     /// assert!(independent.r_hat < 1.01 && independent.bulk_ess > 3000.0);
     ///
-    /// values[..1000].iter_mut().for_each(|value| *value += 1.0); // the first chain is elsewhere
+    /// values[..1000].iter_mut().for_each(|value| *value += 2.0); // the first chain is elsewhere
     /// assert!(Convergence::of((&values).into(), 4)?.r_hat > 1.1);
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```

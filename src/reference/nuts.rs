@@ -217,7 +217,7 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
             .map_err(|error| self.failed(0, &error))?;
         sampler.set_position(&start).map_err(|error| self.failed(0, &error))?;
 
-        let mut report = ChainReport { step_size: f64::NAN, divergences: 0, depth_limited: 0, gradients: 0 };
+        let mut report = ChainReport { step_size: 0.0, divergences: 0, depth_limited: 0, gradients: 0 };
         let mut kept = Vec::with_capacity(options.kept_per_chain() * start.len());
         let full_tree = (1_u64 << options.max_tree_depth) - 1;
         let iterations = options.warmup + options.draws;
@@ -225,7 +225,7 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
             let (draw, info) = sampler.draw().map_err(|error| self.failed(iteration, &error))?;
             report.gradients += info.num_gradients as usize;
             if iteration >= options.warmup {
-                report.step_size = info.step_size;
+                report.step_size += info.step_size / options.draws as f64;
                 report.divergences += usize::from(info.diverging);
                 report.depth_limited += usize::from(info.num_steps >= full_tree);
                 if (iteration - options.warmup + 1) % options.thinning == 0 {

@@ -8,7 +8,7 @@ use crate::error::{Result, check_size};
 /// How one chain went.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChainReport {
-    /// The step size that the warm-up ended with.
+    /// The mean step size after warm-up (each transition varies it by up to 10 %).
     pub step_size: f64,
     /// Transitions after warm-up whose energy error exceeded 1000 or whose density was not finite. They point at
     /// regions the sampler cannot enter.
