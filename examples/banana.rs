@@ -58,6 +58,7 @@ fn main() -> Outcome {
             placement: &placement,
             reference: exact.view(),
             size,
+            seed: 0,
             cells: &cells,
         };
         let mut table = ComparisonTable::new();

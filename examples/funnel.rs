@@ -37,6 +37,7 @@ fn main() -> Outcome {
         placement: &placement,
         reference: reference.view(),
         size,
+        seed: 0,
         cells: &cells,
     };
     let mut table = ComparisonTable::new();

@@ -10,7 +10,7 @@ use support::clouds::{CloudFigure, CloudPanel, CloudRow};
 use support::comparison::{Comparison, RunOptions, progress};
 use support::figure::Outcome;
 use support::lines::{Line, LineFigure};
-use support::lowdim::gaussian::{exact_first, placed, planar_truth};
+use support::lowdim::gaussian::{exact_first, placed, planar_truth, seed as gaussian_seed};
 use support::lowdim::placement::Method;
 use support::lowdim::score::Score;
 use support::lowdim::{REFERENCE_SEED, exact_seed};
@@ -48,11 +48,13 @@ fn main() -> Outcome {
             placement: &placement,
             reference: reference.view(),
             size,
+            seed: gaussian_seed(dimension),
             cells: &cells,
         };
         let scores = Method::FOUR.map(|method| comparison.run(method));
         let scores = scores.into_iter().collect::<Outcome<Vec<_>>>()?;
-        let exact = comparison.run_exact(|repeat| exact_first(size.samples, exact_seed(repeat)))?;
+        let exact =
+            comparison.run_exact(|repeat| exact_first(size.samples, exact_seed(gaussian_seed(dimension) + repeat)))?;
         let column = |scores: &[Score], value: fn(&Score) -> f64| scores.iter().map(value).collect::<Vec<f64>>();
         let mut row = vec![dimension.to_string()];
         for (line, scores) in lines.iter_mut().zip(&scores) {

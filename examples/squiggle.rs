@@ -69,7 +69,8 @@ impl Version {
         let (target, placement) = placed(self.squiggle)?;
         let reference = exact(self.squiggle, size.reference, REFERENCE_SEED);
         let (target, placement) = (&target, &placement);
-        let comparison = Comparison { name: self.name, target, placement, reference: reference.view(), size, cells };
+        let comparison =
+            Comparison { name: self.name, target, placement, reference: reference.view(), size, seed: 0, cells };
         let mut table = ComparisonTable::new();
         for &method in self.methods {
             table.row(method.name(), &comparison.run(method)?, self.published(method));

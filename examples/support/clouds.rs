@@ -60,7 +60,7 @@ impl Drawing for CloudFigure {
         let (panels, legend) = area.split_vertically(pixels(scale, f64::from(PANEL.1)) * self.rows.len() as i32);
         let columns = self.rows.iter().map(|row| row.panels.len()).max().unwrap_or(1);
         for (row, cells) in self.rows.iter().zip(panels.split_evenly((self.rows.len(), 1))) {
-            let grid = Grid::new(row.x, row.y, 900, 600, &row.truth.log_density);
+            let grid = Grid::new(row.x, row.y, 2_000, 800, &row.truth.log_density);
             let contours: Vec<_> = grid.levels(&SHARES).into_iter().flat_map(|level| grid.contour(level)).collect();
             for (panel, cell) in row.panels.iter().zip(cells.split_evenly((1, columns))) {
                 Pen { scale, row }.panel(&cell, panel, &contours)?;
@@ -211,7 +211,7 @@ where
 {
     let px = |points: f64| pixels(scale, points);
     let text = ("sans-serif", px(12.0)).into_font().color(&INK);
-    let middle = px(15.0);
+    let middle = px(13.0);
     let mut x = 20.0;
     let entries = [
         "samples and their marginals",
@@ -225,7 +225,7 @@ where
             1 => area.draw(&PathElement::new(line, INK.stroke_width(px(1.2) as u32)))?,
             _ => area.draw(&Circle::new((px(x + 9.0), middle), px(3.0), ORANGE.filled()))?,
         }
-        area.draw(&Text::new(label, (px(x + 24.0), middle - px(6.0) - px(2.0)), text.clone()))?;
+        area.draw(&Text::new(label, (px(x + 24.0), middle - px(5.0)), text.clone()))?;
         x += 48.0 + 6.6 * label.chars().count() as f64;
     }
     Ok(())

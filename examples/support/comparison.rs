@@ -75,6 +75,8 @@ pub struct Comparison<'a, M> {
     pub placement: &'a Placement,
     pub reference: ArrayView2<'a, f64>,
     pub size: Size,
+    /// Repeat r draws with this seed plus r.
+    pub seed: u64,
     pub cells: &'a Cells,
 }
 
@@ -89,7 +91,8 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
                 return Ok(None);
             }
             let start = Instant::now();
-            let samples = self.placement.draw(self.target, method, self.size.samples, repeat, &|| bar.inc(1))?;
+            let samples =
+                self.placement.draw(self.target, method, self.size.samples, self.seed + repeat, &|| bar.inc(1))?;
             Ok(Some((samples, start.elapsed().as_secs_f64())))
         });
         let drawn: Vec<_> = drawn.collect::<Outcome<_>>()?;

@@ -59,6 +59,7 @@ impl Drawing for LineFigure {
             .set_all_tick_mark_size(px(4.0))
             .x_labels(10)
             .y_labels(6)
+            .x_label_formatter(&|x| format!("{x:.0}"))
             .label_style(font(11.0))
             .axis_desc_style(font(12.0))
             .x_desc(&self.x_label)
@@ -70,16 +71,18 @@ impl Drawing for LineFigure {
                 line.points.iter().map(move |(x, mean, deviation)| (*x, (mean + sign * 2.0 * deviation).max(0.0)))
             };
             let outline: Vec<_> = edge(-1.0).chain(edge(1.0).rev()).collect();
-            chart.draw_series([Polygon::new(outline, color.mix(0.15).filled())])?;
+            chart.draw_series([Polygon::new(outline, color.mix(0.1).filled())])?;
             let means = line.points.iter().map(|(x, mean, _)| (*x, *mean));
-            let width = px(1.6) as u32;
+            // Lines that coincide stay visible: earlier ones are wider.
+            let wider = (self.lines.len() - 1 - index) as f64;
+            let width = px(1.4 + 1.5 * wider) as u32;
             chart
                 .draw_series(LineSeries::new(means.clone(), color.stroke_width(width)))?
                 .label(line.name.clone())
                 .legend(move |(x, y)| {
                     PathElement::new([(x, y), (x + (16.0 * scale) as i32, y)], color.stroke_width(width))
                 });
-            chart.draw_series(means.map(|at| Circle::new(at, px(2.4), color.filled())))?;
+            chart.draw_series(means.map(|at| Circle::new(at, px(2.2 + 0.8 * wider), color.filled())))?;
         }
         chart
             .configure_series_labels()

@@ -17,6 +17,11 @@ pub fn placed(dimension: usize) -> Result<(Target<Explicit<Identity>>, Placement
     Ok((target, placement))
 }
 
+/// The first seed for a dimension. With the same seed the first coordinates would be the same in every dimension.
+pub fn seed(dimension: usize) -> u64 {
+    1_000 * dimension as u64
+}
+
 /// The first coordinates of exact samples, N(0, 1) whatever D: distances are computed there.
 pub fn exact_first(count: usize, seed: u64) -> Array2<f64> {
     let mut values = Array2::zeros((count, 1));
