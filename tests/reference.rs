@@ -17,7 +17,7 @@ use riemannian_laplace::map::{DifferentiableMap, MlpMap};
 use riemannian_laplace::network::Activation;
 use riemannian_laplace::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
 use riemannian_laplace::reference::{
-    Convergence, LEAST_BULK_ESS, MassMatrix, NutsOptions, ReferenceSample, Start, WORST_R_HAT, nuts,
+    Convergence, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start, WORST_R_HAT, nuts,
 };
 use riemannian_laplace::target::Target;
 use riemannian_laplace::{Error, Result};
@@ -210,6 +210,24 @@ fn a_run_that_is_too_short_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// The neck of the paper's funnel is narrower than the steps: R̂ may be fine, but transitions diverge.
+#[test]
+fn a_run_that_diverges_is_refused() -> Result<()> {
+    let sample = nuts(&Funnel::PAPER.target()?, Start::StandardNormal, &options(0.8), &|_| ())?;
+    assert!(sample.divergences() as f64 > MOST_DIVERGENT * sample.transitions() as f64);
+    assert_eq!(sample.transitions(), 4 * 5000);
+    let refusal = sample.verdict().expect_err("a funnel");
+    assert_eq!((refusal.divergences, refusal.transitions), (sample.divergences(), sample.transitions()));
+    assert!(refusal.to_string().contains("raise the target acceptance rate"), "{refusal}");
+    // A quantity whose chains agree is refused all the same.
+    let fair = Array2::from_shape_fn((20_000, 1), |(row, _)| ((row * 7919) % 20_011) as f64);
+    let diagnostics = sample.diagnostics_of(fair.view())?;
+    assert!(diagnostics.verdict().is_ok());
+    let refusal = sample.verdict_on(&diagnostics).expect_err("divergences");
+    assert!(!refusal.to_string().contains("longer warm-up"), "{refusal}");
+    Ok(())
+}
+
 /// The weights of a network need not agree between chains; its outputs must.
 #[test]
 fn networks_are_judged_by_their_outputs() -> Result<()> {
@@ -224,7 +242,7 @@ fn networks_are_judged_by_their_outputs() -> Result<()> {
         target.map.outputs(&theta.to_vec(), &mut values, &mut workspace);
         row.assign(&Array1::from(values));
     }
-    let convergence = sample.diagnostics_of(outputs.view())?.verdict()?;
+    let convergence = sample.verdict_on(&sample.diagnostics_of(outputs.view())?)?;
     assert!(convergence.r_hat <= WORST_R_HAT);
     assert!(matches!(sample.diagnostics_of(outputs.view().split_at(Axis(0), 1).1), Err(Error::Size { .. })));
     Ok(())

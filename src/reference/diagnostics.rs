@@ -19,6 +19,10 @@ pub const WORST_R_HAT: f64 = 1.01;
 /// The least bulk effective sample size of a reference: 400 (Vehtari et al. 2021), below which R̂ itself is too noisy.
 pub const LEAST_BULK_ESS: f64 = 400.0;
 
+/// The largest share of divergent transitions in a reference run: one in a thousand. (posteriordb allows none; Neal's
+/// funnel, which NUTS samples with a bias that R̂ does not see, has one in a hundred.)
+pub const MOST_DIVERGENT: f64 = 1e-3;
+
 /// Draws a half of a chain must have for Geyer's sequence to start.
 const LEAST_HALF: usize = 6;
 
@@ -191,7 +195,7 @@ impl Diagnostics {
     /// their hidden units can be permuted and their signs flipped, so that chains which agree on every prediction need
     /// not agree on a weight.
     pub fn of(values: ArrayView2<'_, f64>, chains: usize) -> Result<Self> {
-        if chains == 0 || values.nrows() % chains != 0 {
+        if chains == 0 || !values.nrows().is_multiple_of(chains) {
             return Err(Error::Setting {
                 name: "the number of chains",
                 value: format!("{chains} for {} draws", values.nrows()),
@@ -232,7 +236,7 @@ impl Diagnostics {
             let mean_ess = self.quantities.iter().map(|quantity| quantity.mean_ess).fold(f64::INFINITY, f64::min);
             return Ok(Convergence { r_hat, bulk_ess, mean_ess });
         }
-        Err(Refusal { quantity: worst, r_hat, bulk_ess, divergences: 0 })
+        Err(Refusal { quantity: worst, r_hat, bulk_ess, divergences: 0, transitions: 0 })
     }
 }
 
@@ -247,18 +251,30 @@ pub struct Refusal {
     pub bulk_ess: f64,
     /// Divergent transitions after warm-up.
     pub divergences: usize,
+    /// Transitions after warm-up; 0 where the draws came without their run.
+    pub transitions: usize,
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { quantity, r_hat, bulk_ess, divergences } = self;
+        let Self { quantity, r_hat, bulk_ess, divergences, transitions } = self;
         write!(
             f,
             "these draws are no reference: the worst R-hat is {r_hat:.4} (quantity {quantity}; at most {WORST_R_HAT}), the \
-             least bulk effective sample size {bulk_ess:.0} (at least {LEAST_BULK_ESS}); take a longer warm-up and more draws"
+             least bulk effective sample size {bulk_ess:.0} (at least {LEAST_BULK_ESS})"
         )?;
         if *divergences > 0 {
-            write!(f, ", and raise the target acceptance rate: there were {divergences} divergent transitions")?;
+            let most = 100.0 * MOST_DIVERGENT;
+            write!(f, ", {divergences} of {transitions} transitions diverged (at most {most} %)")?;
+        }
+        if !(*r_hat <= WORST_R_HAT && *bulk_ess >= LEAST_BULK_ESS) {
+            write!(f, "; take a longer warm-up and more draws")?;
+        }
+        if *divergences > 0 {
+            write!(
+                f,
+                "; raise the target acceptance rate, or change coordinates: divergences leave out narrow regions"
+            )?;
         }
         Ok(())
     }

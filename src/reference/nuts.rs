@@ -217,7 +217,8 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
             .map_err(|error| self.failed(0, &error))?;
         sampler.set_position(&start).map_err(|error| self.failed(0, &error))?;
 
-        let mut report = ChainReport { step_size: 0.0, divergences: 0, depth_limited: 0, gradients: 0 };
+        let mut report =
+            ChainReport { step_size: 0.0, transitions: options.draws, divergences: 0, depth_limited: 0, gradients: 0 };
         let mut kept = Vec::with_capacity(options.kept_per_chain() * start.len());
         let full_tree = (1_u64 << options.max_tree_depth) - 1;
         let iterations = options.warmup + options.draws;
@@ -228,7 +229,7 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
                 report.step_size += info.step_size / options.draws as f64;
                 report.divergences += usize::from(info.diverging);
                 report.depth_limited += usize::from(info.num_steps >= full_tree);
-                if (iteration - options.warmup + 1) % options.thinning == 0 {
+                if (iteration - options.warmup + 1).is_multiple_of(options.thinning) {
                     kept.extend_from_slice(&draw);
                 }
             }

@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, ArrayView2};
 
-use super::diagnostics::{Convergence, Diagnostics, Refusal};
+use super::diagnostics::{Convergence, Diagnostics, MOST_DIVERGENT, Refusal};
 use crate::error::{Result, check_size};
 
 /// How one chain went.
@@ -10,6 +10,8 @@ use crate::error::{Result, check_size};
 pub struct ChainReport {
     /// The mean step size after warm-up (each transition varies it by up to 10 %).
     pub step_size: f64,
+    /// Transitions after warm-up.
+    pub transitions: usize,
     /// Transitions after warm-up whose energy error exceeded 1000 or whose density was not finite. They point at
     /// regions the sampler cannot enter.
     pub divergences: usize,
@@ -36,6 +38,11 @@ impl ReferenceSample {
         self.reports.len()
     }
 
+    /// Transitions after warm-up, of all chains.
+    pub fn transitions(&self) -> usize {
+        self.reports.iter().map(|report| report.transitions).sum()
+    }
+
     /// Divergent transitions after warm-up, of all chains.
     pub fn divergences(&self) -> usize {
         self.reports.iter().map(|report| report.divergences).sum()
@@ -51,10 +58,22 @@ impl ReferenceSample {
         self.reports.iter().map(|report| report.gradients).sum()
     }
 
-    /// Whether the run may be called a reference for every parameter: the worst R̂ and the least effective sample sizes,
-    /// or why not. See [`Diagnostics::verdict`].
+    /// Whether the run may be called a reference for every parameter: [`Diagnostics::verdict`], and at most
+    /// [`MOST_DIVERGENT`] of the transitions divergent. Returns the worst R̂ and the least effective sample sizes, or why
+    /// not.
     pub fn verdict(&self) -> std::result::Result<Convergence, Refusal> {
-        self.diagnostics.verdict().map_err(|refusal| Refusal { divergences: self.divergences(), ..refusal })
+        self.verdict_on(&self.diagnostics)
+    }
+
+    /// The same for functions of the draws, whose [`diagnostics`](Self::diagnostics_of) are given.
+    pub fn verdict_on(&self, diagnostics: &Diagnostics) -> std::result::Result<Convergence, Refusal> {
+        let (divergences, transitions) = (self.divergences(), self.transitions());
+        let quantity = diagnostics.worst_r_hat().map_or(0, |(worst, _)| worst);
+        let found = diagnostics.verdict().map_err(|refusal| Refusal { divergences, transitions, ..refusal })?;
+        if divergences as f64 <= MOST_DIVERGENT * transitions as f64 {
+            return Ok(found);
+        }
+        Err(Refusal { quantity, r_hat: found.r_hat, bulk_ess: found.bulk_ess, divergences, transitions })
     }
 
     /// The diagnostics of functions of the draws, one a column, one row for each kept draw: for a network, whose weights
