@@ -268,6 +268,30 @@ pub enum Error {
         /// How many were asked for.
         requested: usize,
     },
+    /// No point was found from which a chain can start.
+    #[error(
+        "chain {chain}: the log posterior or its gradient is not finite, or a derivative is zero, at all of {tried} starting points; start around a point of high density, with a smaller deviation"
+    )]
+    NoStart {
+        /// The chain, counting from 0.
+        chain: usize,
+        /// How many points were tried.
+        tried: usize,
+    },
+    /// A chain that could not go on.
+    #[error("chain {chain} failed at iteration {iteration}: {reason}; check the prior precision, or start elsewhere")]
+    ChainFailed {
+        /// The chain, counting from 0.
+        chain: usize,
+        /// The iteration, counting from 0, warm-up included.
+        iteration: usize,
+        /// What the sampler said.
+        reason: String,
+    },
+    /// Draws that are not good enough to compare with.
+    #[cfg(feature = "reference")]
+    #[error(transparent)]
+    NotReference(#[from] crate::reference::Refusal),
     /// A combination of options that has no meaning.
     #[error("{0}")]
     Unsupported(Unsupported),
@@ -307,6 +331,10 @@ impl Error {
     /// Whether the caller's input (a file, a value, a combination of options) is at fault, as opposed to the work
     /// having failed. The program `rla` exits with status 2 for the former and 1 for the latter.
     pub fn is_input(&self) -> bool {
+        #[cfg(feature = "reference")]
+        if matches!(self, Error::NotReference(_)) {
+            return false;
+        }
         !matches!(
             self,
             Error::NotPositiveDefinite { .. }
@@ -315,6 +343,8 @@ impl Error {
                 | Error::Memory { .. }
                 | Error::TrainingDiverged { .. }
                 | Error::NoSamples { .. }
+                | Error::NoStart { .. }
+                | Error::ChainFailed { .. }
                 | Error::Optimize(_)
                 | Error::Candle(_)
         )

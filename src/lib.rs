@@ -31,6 +31,8 @@ pub mod predict;
 pub mod prior;
 pub mod problems;
 pub mod random;
+#[cfg(feature = "reference")]
+pub mod reference;
 pub mod target;
 pub mod tensors;
 

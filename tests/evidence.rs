@@ -374,8 +374,7 @@ fn a_posterior_without_data_is_tuned_alike() -> Outcome {
 /// The training rows of a split of Snelson's data; standardised with their mean and (population) deviation if asked.
 fn snelson(split: &str, standardise: bool) -> Result<Dataset, Box<dyn Error>> {
     let table = read_numbers(&file("data/snelson.csv"))?;
-    let lines = read_csv(&file("data/snelson_split.csv"))?;
-    let (header, roles) = lines.split_first().ok_or("an empty file")?;
+    let (header, roles) = read_csv(&file("data/snelson_split.csv"))?;
     let column = header.iter().position(|name| name == split).ok_or("no such split")?;
     let rows: Vec<usize> = (0..roles.len()).filter(|&row| roles[row][column] == "train").collect();
     let mut train = table.select(ndarray::Axis(0), &rows);

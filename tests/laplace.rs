@@ -113,8 +113,8 @@ fn cases() -> Vec<Case> {
     let gaussian = || Family::gaussian(0.3).expect("a noise level");
     let per_output = || Family::gaussian_per_output(&[0.3, 0.8]).expect("noise levels");
     let named = |name: &str| name.parse::<Family>().expect("a family");
-    type Shape = (Family, &'static [usize], &'static [bool], Activation, [usize; 2]);
-    let shapes: Vec<Shape> = vec![
+    type Shape<'a> = (Family, &'a [usize], &'a [bool], Activation, [usize; 2]);
+    let shapes: Vec<Shape<'_>> = vec![
         (gaussian(), &[2, 5, 1], &[true, true], Activation::Tanh, [40, 10]),
         (gaussian(), &[1, 4, 3, 2], &[true, true, true], Activation::Sigmoid, [30, 8]),
         (per_output(), &[2, 4, 2], &[true, true], Activation::Silu, [30, 6]),

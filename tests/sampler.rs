@@ -1,7 +1,8 @@
 //! Samples of the wrapped Gaussian: reproducible on any number of threads, honest about failures, right on average.
 
-mod support;
+mod common;
 
+use common::geometry::{Golden, dataset, rows};
 use ndarray::{Array2, array};
 use riemannian_laplace::geodesic::{
     Accuracy, GeodesicOptions, LogarithmOptions, Outcome, SamplerOptions, Samples, exponentials, logarithms, sample,
@@ -10,7 +11,6 @@ use riemannian_laplace::geodesic::{
 use riemannian_laplace::laplace::Laplace;
 use riemannian_laplace::metric::{self, Metric};
 use riemannian_laplace::problems::{Banana, Squiggle};
-use support::{Golden, dataset, rows};
 
 fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
@@ -119,7 +119,7 @@ fn the_log_map_reference_is_met() {
     let found = logarithms(&metric, base, matrix(&points.values).view(), LogarithmOptions::default(), &|| ()).unwrap();
     for (solution, velocity) in found.iter().zip(matrix(&expected.values).rows()) {
         assert!(solution.converged);
-        let error = support::relative_error(&solution.velocity, velocity);
+        let error = common::geometry::relative_error(&solution.velocity, velocity);
         assert!(error < 1e-6, "{error:e}");
     }
 }
@@ -129,9 +129,9 @@ fn relu_networks_end_within_bounds_and_the_drift_tells_the_truth() {
     use riemannian_laplace::likelihood::Gaussian;
     use riemannian_laplace::network::Activation;
     let noise = std::sync::Arc::new(Gaussian::new(0.1).unwrap());
-    let (target, theta) = support::random_target(&[1, 8, 1], Activation::Relu, noise, 30, 3);
+    let (target, theta) = common::geometry::random_target(&[1, 8, 1], Activation::Relu, noise, 30, 3);
     let metric = metric::fisher(&target);
-    let velocities = support::normal_matrix(9, 4, theta.len());
+    let velocities = common::normal_matrix(4, theta.len(), 9);
     let options = GeodesicOptions { max_steps: 300, ..Default::default() };
     let samples = exponentials(&metric, &theta, velocities.view(), options, &|| ()).unwrap();
     // Every crossing of a kink changes the metric by a jump: the speed is not conserved, and no tolerance mends it.

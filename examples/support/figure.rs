@@ -10,13 +10,13 @@ use plotters::style::FontStyle;
 pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// The text font of bitmaps; SVG viewers use their own sans-serif.
-static FONT: &[u8] = include_bytes!("DejaVuSans-subset.ttf");
+pub static FONT: &[u8] = include_bytes!("DejaVuSans-subset.ttf");
 
-const INK: RGBColor = RGBColor(40, 44, 52);
-const GRID: RGBColor = RGBColor(225, 228, 232);
+pub const INK: RGBColor = RGBColor(40, 44, 52);
+pub const GRID: RGBColor = RGBColor(225, 228, 232);
 const SHADE: RGBColor = RGBColor(238, 240, 243);
-const BLUE: RGBColor = RGBColor(46, 109, 180);
-const ORANGE: RGBColor = RGBColor(214, 110, 40);
+pub const BLUE: RGBColor = RGBColor(46, 109, 180);
+pub const ORANGE: RGBColor = RGBColor(214, 110, 40);
 
 /// One panel: curves of sampled networks, their mean and band, data, and the region that has training data.
 pub struct BandPanel {

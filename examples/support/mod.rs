@@ -1,5 +1,14 @@
 //! What the examples share: data, tables and figures.
+// Every example uses its own part of this folder.
+#![allow(dead_code)]
 
+pub mod canvas;
+pub mod cells;
+pub mod clouds;
+pub mod comparison;
+pub mod contours;
 pub mod experiment;
 pub mod figure;
+pub mod lines;
+pub mod lowdim;
 pub mod table;

@@ -17,8 +17,8 @@ pub enum Accuracy {
         /// The absolute tolerance.
         atol: f64,
     },
-    /// Start from the paper's tolerances and tighten them tenfold until the drift is at most `target`, or until
-    /// `attempts` integrations have been made.
+    /// Start from a relative tolerance of a tenth of `target` and tighten it in proportion to what is missing until the
+    /// drift is at most `target`, or until `attempts` integrations have been made.
     Drift {
         /// The largest drift accepted.
         target: f64,
@@ -27,8 +27,13 @@ pub enum Accuracy {
     },
 }
 
-/// The paper's tolerances, which are SciPy's defaults.
-const PAPER_TOLERANCES: (f64, f64) = (1e-3, 1e-6);
+/// The first relative tolerance as a share of the drift target. At the target itself most geodesics of networks drift a
+/// few times too much and have to be integrated again.
+const FIRST_TOLERANCE: f64 = 0.1;
+/// The absolute tolerance as a share of the relative one, as the paper (and SciPy) have it.
+const ABSOLUTE_SHARE: f64 = 1e-3;
+/// The first relative tolerance is at most the paper's.
+const LOOSEST_TOLERANCE: f64 = 1e-3;
 
 impl Default for Accuracy {
     fn default() -> Self {
@@ -78,7 +83,10 @@ impl GeodesicOptions {
     fn first_tolerances(&self) -> (f64, f64) {
         match self.accuracy {
             Accuracy::Tolerances { rtol, atol } => (rtol, atol),
-            Accuracy::Drift { .. } => PAPER_TOLERANCES,
+            Accuracy::Drift { target, .. } => {
+                let rtol = (FIRST_TOLERANCE * target).min(LOOSEST_TOLERANCE);
+                (rtol, ABSOLUTE_SHARE * rtol)
+            }
         }
     }
 
@@ -161,7 +169,10 @@ impl<'a> ExponentialMap<'a> {
                 let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
                 return Ok(Geodesic { theta, velocity, evaluations, drift, status, certified });
             }
-            (rtol, atol) = (0.1 * rtol, 0.1 * atol);
+            // The drift is about proportional to the tolerance; half of the target leaves room for "about".
+            let missing = 0.5 * target / drift;
+            let tighten = if missing.is_finite() { missing.clamp(1e-3, 0.2) } else { 0.1 };
+            (rtol, atol) = (tighten * rtol, tighten * atol);
         }
     }
 

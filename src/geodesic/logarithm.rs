@@ -15,7 +15,7 @@ use faer::{Mat, MatRef};
 use super::exponential::{ExponentialMap, GeodesicOptions};
 use crate::error::{Result, check_size};
 use crate::linalg::norm;
-use crate::metric::Metric;
+use crate::metric::{Evaluator, Metric};
 use crate::ode::{self, IvpOptions, Method, Status};
 
 /// Settings of a [`LogarithmicMap`].
@@ -81,6 +81,7 @@ pub struct Logarithm {
 /// ```
 pub struct LogarithmicMap<'a> {
     exponential: ExponentialMap<'a>,
+    evaluator: Box<dyn Evaluator + Send + 'a>,
     options: LogarithmOptions,
     n_params: usize,
     iterations: usize,
@@ -99,7 +100,8 @@ impl<'a> LogarithmicMap<'a> {
             ..GeodesicOptions::with_tolerances(options.rtol, options.atol)
         };
         let exponential = ExponentialMap::new(metric, settings)?;
-        Ok(Self { exponential, options, n_params: metric.n_params(), iterations: 0, integrations: 0 })
+        let (evaluator, n_params) = (metric.evaluator(), metric.n_params());
+        Ok(Self { exponential, evaluator, options, n_params, iterations: 0, integrations: 0 })
     }
 
     /// The velocity with which the geodesic from `base` reaches `point` at unit time.
@@ -127,13 +129,36 @@ impl<'a> LogarithmicMap<'a> {
         Ok(Logarithm { velocity, residual, converged, iterations: self.iterations, integrations: self.integrations })
     }
 
-    /// Nodes on the straight line from the base.
-    fn straight(&self, base: &[f64], chord: &[f64]) -> Nodes {
+    /// Nodes on the straight line from the base, passed at constant speed in the metric: at times i/m the arc length
+    /// of the lifted line is i/m of the whole. Along an axis of symmetry this is the geodesic itself.
+    fn straight(&mut self, base: &[f64], chord: &[f64]) -> Nodes {
+        const PIECES: usize = 32;
         let segments = self.options.segments.max(1);
+        let mut point = vec![0.0; base.len()];
+        let mut speed = |part: f64| {
+            point.iter_mut().zip(base).zip(chord).for_each(|((x, b), c)| *x = b + part * c);
+            self.evaluator.squared_speed(&point, chord).sqrt()
+        };
+        // Arc length up to the ends of the pieces, by the trapezoidal rule.
+        let speeds: Vec<f64> = (0..=PIECES).map(|i| speed(i as f64 / PIECES as f64)).collect();
+        let mut lengths = vec![0.0];
+        for pair in speeds.windows(2) {
+            lengths.push(lengths[lengths.len() - 1] + 0.5 * (pair[0] + pair[1]) / PIECES as f64);
+        }
+        let whole = lengths[PIECES];
+        let usable = whole > 0.0 && whole.is_finite() && speeds.iter().all(|speed| *speed > 0.0);
         (0..segments)
             .map(|i| {
                 let time = i as f64 / segments as f64;
-                base.iter().zip(chord).map(|(b, c)| b + time * c).chain(chord.iter().copied()).collect()
+                let (mut part, mut rate) = (time, 1.0);
+                if usable {
+                    let piece = lengths.partition_point(|length| *length <= time * whole).clamp(1, PIECES) - 1;
+                    let within = (time * whole - lengths[piece]) / (lengths[piece + 1] - lengths[piece]);
+                    part = (piece as f64 + within) / PIECES as f64;
+                    rate = whole / (speeds[piece] + within * (speeds[piece + 1] - speeds[piece]));
+                }
+                let position = base.iter().zip(chord).map(|(b, c)| b + part * c);
+                position.chain(chord.iter().map(|c| rate * c)).collect()
             })
             .collect()
     }

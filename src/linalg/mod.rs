@@ -74,3 +74,48 @@ pub fn dot(x: &[f64], y: &[f64]) -> f64 {
 pub fn norm(x: &[f64]) -> f64 {
     dot(x, x).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bits of large products and factors, which are shared among threads.
+    fn bits(threads: usize) -> Vec<u64> {
+        let matrix = |seed: usize| Mat::from_fn(420, 420, |i, j| (((i * 7 + j * 13 + seed) % 101) as f64 - 50.0) / 37.0);
+        let (left, right) = (matrix(1), matrix(2));
+        std::thread::spawn(move || {
+            // A pool of its own, of which this thread is no part, is what a program with `--threads` has.
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            assert!(pool.is_ok());
+            let par = if threads == 1 { Par::Seq } else { Par::rayon(threads) };
+            let (mut product, mut square) = (Mat::zeros(420, 420), Mat::zeros(420, 420));
+            faer::linalg::matmul::matmul(product.as_mut(), Accum::Replace, left.as_ref(), right.as_ref(), 1.0, par);
+            triangular::matmul(
+                square.as_mut(),
+                BlockStructure::TriangularLower,
+                Accum::Replace,
+                left.as_ref(),
+                BlockStructure::Rectangular,
+                left.transpose(),
+                BlockStructure::Rectangular,
+                1.0,
+                par,
+            );
+            let lower = square.col_iter().enumerate().flat_map(|(j, column)| {
+                column.iter().skip(j).map(|value: &f64| value.to_bits()).collect::<Vec<u64>>()
+            });
+            product.col_iter().flat_map(|column| column.iter().map(|v: &f64| v.to_bits()).collect::<Vec<u64>>()).chain(lower).collect()
+        })
+        .join()
+        .unwrap_or_default()
+    }
+
+    #[test]
+    fn products_have_the_same_bits_on_any_number_of_threads() {
+        let one = bits(1);
+        assert!(!one.is_empty());
+        for threads in [2, 3, 4] {
+            assert!(bits(threads) == one, "{threads} threads round differently");
+        }
+    }
+}

@@ -10,12 +10,46 @@ use crate::map::{DifferentiableMap, Jet, SingleRow};
 pub struct Quadratic<'a> {
     precision: &'a dyn Precision,
     centre: &'a [f64],
+    /// P column by column when D is small: a plain loop is then several times as fast as a general product.
+    entries: Option<Vec<f64>>,
 }
+
+/// The largest D for which P is kept entry by entry.
+const FEW: usize = 32;
 
 impl<'a> Quadratic<'a> {
     /// The Gaussian with this precision and centre.
     pub fn new(precision: &'a dyn Precision, centre: &'a [f64]) -> Self {
-        Self { precision, centre }
+        let size = centre.len();
+        let entries = (size == precision.n_params() && size <= FEW).then(|| {
+            let (mut worker, mut entries) = (precision.worker(), vec![0.0; size * size]);
+            let mut unit = vec![0.0; size];
+            for (d, column) in entries.chunks_exact_mut(size.max(1)).enumerate() {
+                unit[d] = 1.0;
+                worker.times(&unit, column);
+                unit[d] = 0.0;
+            }
+            entries
+        });
+        Self { precision, centre, entries }
+    }
+}
+
+/// product ← P u, from the entries where they are known.
+fn times(
+    entries: Option<&[f64]>,
+    worker: &mut (dyn PrecisionWorker + Send + '_),
+    direction: &[f64],
+    product: &mut [f64],
+) {
+    match entries {
+        Some(entries) => {
+            product.fill(0.0);
+            for (column, along) in entries.chunks_exact(direction.len().max(1)).zip(direction) {
+                product.iter_mut().zip(column).for_each(|(value, entry)| *value += entry * along);
+            }
+        }
+        None => worker.times(direction, product),
     }
 }
 
@@ -30,11 +64,11 @@ pub struct QuadraticWorkspace<'a> {
 }
 
 impl QuadraticWorkspace<'_> {
-    fn move_to(&mut self, theta: &[f64], centre: &[f64]) {
-        for ((shift, theta), centre) in self.shift.iter_mut().zip(theta).zip(centre) {
+    fn move_to(&mut self, theta: &[f64], map: &Quadratic<'_>) {
+        for ((shift, theta), centre) in self.shift.iter_mut().zip(theta).zip(map.centre) {
             *shift = theta - centre;
         }
-        self.worker.times(&self.shift, &mut self.momentum);
+        times(map.entries.as_deref(), &mut *self.worker, &self.shift, &mut self.momentum);
     }
 }
 
@@ -65,13 +99,13 @@ impl<'a> DifferentiableMap for Quadratic<'a> {
     }
 
     fn outputs(&self, theta: &[f64], outputs: &mut [f64], workspace: &mut Self::Workspace) {
-        workspace.move_to(theta, self.centre);
+        workspace.move_to(theta, self);
         outputs[0] = -0.5 * dot(&workspace.shift, &workspace.momentum);
     }
 
     fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet, workspace: &mut Self::Workspace) {
         self.outputs(theta, &mut jet.outputs, workspace);
-        workspace.worker.times(velocity, &mut workspace.turned);
+        times(self.entries.as_deref(), &mut *workspace.worker, velocity, &mut workspace.turned);
         jet.tangents[0] = -dot(&workspace.momentum, velocity);
         jet.curvatures[0] = -dot(&workspace.turned, velocity);
     }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Every test binary compiles this file and uses its own part of it.
 
+pub mod geometry;
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
@@ -189,19 +191,25 @@ pub fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The lines of a CSV file as cells of text, header first.
-pub fn read_csv(path: &Path) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
+/// A header, and the cells of each row.
+pub type TextRows = (Vec<String>, Vec<Vec<String>>);
+
+/// A CSV file with a header: the names, and the cells as text.
+pub fn read_csv(path: &Path) -> Result<TextRows, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(text.lines().map(|line| line.split(',').map(|cell| cell.trim().to_string()).collect()).collect())
+    let mut lines = text.lines().map(|line| line.split(',').map(|cell| cell.trim().to_string()).collect());
+    let header = lines.next().ok_or("an empty file")?;
+    Ok((header, lines.collect()))
 }
 
 /// The cells of a CSV file as numbers.
 pub fn read_numbers(path: &Path) -> Result<Array2<f64>, Box<dyn Error>> {
-    let lines = read_csv(path)?;
-    let (header, rows) = lines.split_first().ok_or("an empty file")?;
+    let (header, rows) = read_csv(path)?;
     let mut values = Vec::new();
-    for cell in rows.iter().flatten() {
-        values.push(cell.parse::<f64>()?);
+    for row in &rows {
+        for cell in row {
+            values.push(cell.parse::<f64>()?);
+        }
     }
     Ok(Array2::from_shape_vec((rows.len(), header.len()), values)?)
 }

@@ -1,6 +1,6 @@
 //! What the tests share: golden cases, small random models, relative errors.
-#![allow(dead_code)]
 
+use super::{normal_matrix, normal_vector};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use riemannian_laplace::likelihood::{Bernoulli, Categorical, Family, Gaussian, L
 use riemannian_laplace::map::MlpMap;
 use riemannian_laplace::network::{Activation, Architecture, Network};
 use riemannian_laplace::prior::{Prior, PriorPrecision};
-use riemannian_laplace::random::{fill_standard_normal, stream};
 use riemannian_laplace::target::Target;
 use riemannian_laplace::tensors::{Tensor, TensorFile};
 
@@ -79,17 +78,6 @@ pub fn relative_error<'a>(got: impl IntoIterator<Item = &'a f64>, want: impl Int
     }
 }
 
-/// Standard normal numbers, the same for the same seed.
-pub fn normals(seed: u64, count: usize) -> Vec<f64> {
-    let mut values = vec![0.0; count];
-    fill_standard_normal(&mut stream(seed, 0), &mut values);
-    values
-}
-
-pub fn normal_matrix(seed: u64, rows: usize, columns: usize) -> Array2<f64> {
-    Array2::from_shape_vec((rows, columns), normals(seed, rows * columns)).unwrap()
-}
-
 /// Every likelihood, with the number of outputs it is tried with.
 pub fn likelihoods() -> Vec<(Arc<dyn Likelihood>, usize)> {
     vec![
@@ -105,7 +93,7 @@ pub fn likelihoods() -> Vec<(Arc<dyn Likelihood>, usize)> {
 
 /// Targets that a likelihood can have produced.
 pub fn plausible_targets(likelihood: &dyn Likelihood, points: usize, outputs: usize, seed: u64) -> Array2<f64> {
-    let noise = normals(seed, points * outputs);
+    let noise = normal_vector(points * outputs, seed);
     let value = |n: usize, k: usize| noise[n * outputs + k];
     match likelihood.name() {
         "gaussian" => Array2::from_shape_fn((points, outputs), |(n, k)| value(n, k)),
@@ -124,9 +112,9 @@ pub fn random_target(
     seed: u64,
 ) -> (Target<MlpMap>, Vec<f64>) {
     let architecture = Architecture::new(sizes, activation).unwrap();
-    let inputs = normal_matrix(seed, points, sizes[0]);
+    let inputs = normal_matrix(points, sizes[0], seed);
     let targets = plausible_targets(&*likelihood, points, architecture.n_outputs(), seed + 1);
-    let theta: Vec<f64> = normals(seed + 2, architecture.n_params()).iter().map(|value| 0.7 * value).collect();
+    let theta: Vec<f64> = normal_vector(architecture.n_params(), seed + 2).iter().map(|value| 0.7 * value).collect();
     let prior = PriorPrecision::scalar(0.6, &architecture.layer_params()).unwrap();
     let map = MlpMap::new(architecture, inputs.view()).unwrap();
     (Target::new(map, likelihood, targets.view(), Prior::gaussian(prior)).unwrap(), theta)

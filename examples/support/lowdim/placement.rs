@@ -1,0 +1,99 @@
+//! An approximation of a target: a base point, a precision of the velocities there, and a metric to follow.
+
+use riemannian_laplace::Result;
+use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
+use riemannian_laplace::geodesic::{
+    GeodesicOptions, LogarithmOptions, SamplerOptions, Samples, sample, sample_monge_log,
+};
+use riemannian_laplace::laplace::WeightSpace;
+use riemannian_laplace::map::DifferentiableMap;
+use riemannian_laplace::metric;
+use riemannian_laplace::target::Target;
+
+/// The paper's methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Straight lines: the classical Laplace approximation.
+    Ela,
+    /// The Monge metric.
+    RlaB,
+    /// The Monge metric, with velocities corrected by a logarithmic map.
+    RlaBLog,
+    /// The Fisher metric.
+    RlaF,
+    /// The empirical Fisher metric.
+    EmpiricalFisher,
+}
+
+impl Method {
+    /// The four methods that the paper compares.
+    pub const FOUR: [Self; 4] = [Self::Ela, Self::RlaB, Self::RlaBLog, Self::RlaF];
+    /// With the supplement's.
+    pub const ALL: [Self; 5] = [Self::Ela, Self::RlaB, Self::RlaBLog, Self::RlaF, Self::EmpiricalFisher];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ela => "ELA",
+            Self::RlaB => "RLA-B",
+            Self::RlaBLog => "RLA-BLog",
+            Self::RlaF => "RLA-F",
+            Self::EmpiricalFisher => "empirical Fisher",
+        }
+    }
+}
+
+/// Where an approximation sits, and the precision of the Gaussian that its velocities have.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    pub base: Vec<f64>,
+    pub precision: WeightSpace,
+}
+
+/// The paper takes the best of this many optimisations from random starts.
+const STARTS: usize = 20;
+
+impl Placement {
+    /// The maximum of the density, with its negative Hessian as precision.
+    pub fn euclidean<M: DifferentiableMap>(target: &Target<M>) -> Result<Self> {
+        let base = euclidean_map(target, &random_starts(STARTS, target.map.n_params(), 1))?.theta;
+        let hessian = target.hessian(&base, &mut target.workspace());
+        let precision = WeightSpace::from_negative_hessian(hessian.as_ref(), &target.prior.precision)?;
+        Ok(Self { base, precision })
+    }
+
+    /// The maximum of the density with respect to the Fisher metric's volume, with the Fisher metric as precision.
+    pub fn hausdorff<M: DifferentiableMap>(target: &Target<M>) -> Result<Self> {
+        Self::with_fisher(target, hausdorff_map(target, &random_starts(STARTS, target.map.n_params(), 1))?.theta)
+    }
+
+    /// A given point with the Fisher metric there.
+    pub fn with_fisher<M: DifferentiableMap>(target: &Target<M>, base: Vec<f64>) -> Result<Self> {
+        let precision = metric::fisher(target).at(&base)?;
+        Ok(Self { base, precision })
+    }
+
+    /// Samples of a method with the paper's fixed tolerances, rtol 1e-3 and atol 1e-6.
+    pub fn draw<M: DifferentiableMap>(
+        &self,
+        target: &Target<M>,
+        method: Method,
+        samples: usize,
+        seed: u64,
+        progress: &(dyn Fn() + Sync),
+    ) -> Result<Samples> {
+        let Self { base, precision } = self;
+        let options = SamplerOptions { samples, seed, geodesic: GeodesicOptions::with_tolerances(1e-3, 1e-6) };
+        match method {
+            Method::Ela => sample(&metric::euclidean(base.len()), base, precision, &options, progress),
+            Method::RlaB => sample(&metric::monge(target), base, precision, &options, progress),
+            Method::RlaBLog => {
+                let (target_monge, gaussian_monge) = (metric::monge(target), metric::gaussian_monge(precision, base));
+                // Far more accurate than the geodesics that follow.
+                let logarithm = LogarithmOptions { rtol: 1e-7, atol: 1e-9, tolerance: 1e-6, ..Default::default() };
+                sample_monge_log(&target_monge, &gaussian_monge, base, precision, &options, logarithm, progress)
+            }
+            Method::RlaF => sample(&metric::fisher(target), base, precision, &options, progress),
+            Method::EmpiricalFisher => sample(&metric::empirical_fisher(target), base, precision, &options, progress),
+        }
+    }
+}
