@@ -382,8 +382,10 @@ fn large_matrices_factor_to_the_same_bits_on_any_number_of_threads() -> Outcome 
     let inputs = normal_matrix(3, 2, 4);
     for solver in SOLVERS {
         let work = || -> Result<_, Error> {
-            let laplace = case.fit(solver);
+            let mut laplace = case.fit(solver);
             let mut all = vec![laplace.log_det_ratio(), laplace.effective_parameters()];
+            let tuned = laplace.optimize(&EvidenceOptions::default())?.hyperparameters;
+            all.extend(tuned.prior_precision.iter().chain(&tuned.sigma));
             all.extend(laplace.linearized(&inputs)?.covariance);
             all.extend(laplace.sample(2, 1)?);
             Ok(all)
