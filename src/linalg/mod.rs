@@ -81,7 +81,8 @@ mod tests {
 
     /// The bits of large products and factors, which are shared among threads.
     fn bits(threads: usize) -> Vec<u64> {
-        let matrix = |seed: usize| Mat::from_fn(420, 420, |i, j| (((i * 7 + j * 13 + seed) % 101) as f64 - 50.0) / 37.0);
+        let matrix =
+            |seed: usize| Mat::from_fn(420, 420, |i, j| (((i * 7 + j * 13 + seed) % 101) as f64 - 50.0) / 37.0);
         let (left, right) = (matrix(1), matrix(2));
         std::thread::spawn(move || {
             // A pool of its own, of which this thread is no part, is what a program with `--threads` has.
@@ -101,10 +102,15 @@ mod tests {
                 1.0,
                 par,
             );
-            let lower = square.col_iter().enumerate().flat_map(|(j, column)| {
-                column.iter().skip(j).map(|value: &f64| value.to_bits()).collect::<Vec<u64>>()
-            });
-            product.col_iter().flat_map(|column| column.iter().map(|v: &f64| v.to_bits()).collect::<Vec<u64>>()).chain(lower).collect()
+            let lower = square
+                .col_iter()
+                .enumerate()
+                .flat_map(|(j, column)| column.iter().skip(j).map(|value: &f64| value.to_bits()).collect::<Vec<u64>>());
+            product
+                .col_iter()
+                .flat_map(|column| column.iter().map(|v: &f64| v.to_bits()).collect::<Vec<u64>>())
+                .chain(lower)
+                .collect()
         })
         .join()
         .unwrap_or_default()
