@@ -1,9 +1,9 @@
 //! NUTS against what is known otherwise: moments in closed form, quadrature, the mode; and its diagnostics.
 #![cfg(feature = "reference")]
 
+mod common;
 #[path = "reference/diagnostics.rs"]
 mod diagnostics;
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,7 +93,7 @@ fn mild_funnel_has_a_normal_second_coordinate() -> Result<()> {
 }
 
 fn banana_observations() -> Vec<f64> {
-    support::dataset("banana.csv", "y").targets().iter().copied().collect()
+    common::geometry::dataset("banana.csv", "y").targets().iter().copied().collect()
 }
 
 /// E[θ₁], E[θ₂²], E[θ₂⁴] of the banana by the midpoint rule, from the model's definition.
@@ -132,7 +132,7 @@ fn banana_is_symmetric_and_has_the_moments_of_quadrature() -> Result<()> {
 }
 
 fn ripley() -> Result<Target<MlpMap>> {
-    let raw = support::dataset("ripley.csv", "y");
+    let raw = common::geometry::dataset("ripley.csv", "y");
     let data = Dataset::new(standardized(raw.inputs()), raw.targets().clone())?;
     logistic_regression(&data, 100.0)
 }
@@ -232,7 +232,7 @@ fn a_run_that_diverges_is_refused() -> Result<()> {
 #[test]
 fn networks_are_judged_by_their_outputs() -> Result<()> {
     let noise = Arc::new(Gaussian::new(0.5).expect("positive"));
-    let (target, _) = support::random_target(&[1, 2, 1], Activation::Tanh, noise, 8, 3);
+    let (target, _) = common::geometry::random_target(&[1, 2, 1], Activation::Tanh, noise, 8, 3);
     let options = NutsOptions { draws: 1500, ..options(0.9) };
     let sample = nuts(&target, Start::StandardNormal, &options, &|_| ())?;
     let mut workspace = target.map.workspace(1);

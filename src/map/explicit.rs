@@ -124,12 +124,13 @@ impl<E: ExplicitMap> DifferentiableMap for Explicit<E> {
 pub struct SingleRow {
     /// The row J̃.
     pub row: Vec<f64>,
+    groups: Vec<usize>,
 }
 
 impl SingleRow {
-    /// A row of zeros.
-    pub fn new(n_params: usize) -> Self {
-        Self { row: vec![0.0; n_params] }
+    /// A row of zeros over groups of parameters of the given sizes.
+    pub fn new(groups: Vec<usize>) -> Self {
+        Self { row: vec![0.0; groups.iter().sum()], groups }
     }
 
     /// J̃ as a 1 × D matrix.
@@ -152,9 +153,9 @@ impl SingleRow {
     }
 
     /// Σ_g V_g ‖row_g‖² over the groups of parameters.
-    pub fn gram(&self, groups: &[usize], variances: &[f64], mut gram: MatMut<'_, f64>) {
+    pub fn gram(&self, variances: &[f64], mut gram: MatMut<'_, f64>) {
         let (mut start, mut sum) = (0, 0.0);
-        for (size, variance) in groups.iter().zip(variances) {
+        for (size, variance) in self.groups.iter().zip(variances) {
             let part = &self.row[start..start + size];
             sum += variance * dot(part, part);
             start += size;

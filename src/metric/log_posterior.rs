@@ -46,7 +46,7 @@ impl<M: DifferentiableMap> DifferentiableMap for LogPosterior<'_, M> {
     }
 
     fn workspace(&self, _: usize) -> Self::Workspace {
-        (self.target.workspace(), SingleRow::new(self.n_params()))
+        (self.target.workspace(), SingleRow::new(self.groups()))
     }
 
     fn outputs(&self, theta: &[f64], outputs: &mut [f64], (inner, _): &mut Self::Workspace) {
@@ -79,7 +79,7 @@ impl<M: DifferentiableMap> DifferentiableMap for LogPosterior<'_, M> {
     }
 
     fn gram(&self, variances: &[f64], (_, single): &mut Self::Workspace, gram: MatMut<'_, f64>) {
-        single.gram(&self.groups(), variances, gram);
+        single.gram(variances, gram);
     }
 
     fn workspace_size(&self, _: usize) -> f64 {

@@ -94,7 +94,7 @@ impl<'a> DifferentiableMap for Quadratic<'a> {
             shift: zeros.clone(),
             momentum: zeros.clone(),
             turned: zeros,
-            single: SingleRow::new(self.n_params()),
+            single: SingleRow::new(self.groups()),
         }
     }
 
@@ -129,7 +129,7 @@ impl<'a> DifferentiableMap for Quadratic<'a> {
     }
 
     fn gram(&self, variances: &[f64], workspace: &mut Self::Workspace, gram: MatMut<'_, f64>) {
-        workspace.single.gram(&self.groups(), variances, gram);
+        workspace.single.gram(variances, gram);
     }
 
     fn workspace_size(&self, _: usize) -> f64 {

@@ -200,12 +200,12 @@ impl Dirichlet {
     }
 }
 
-/// Running moments of E[y | f] (Welford's recurrences), Var[y | f] and the entropy over draws of f.
+/// Running moments of E(y | f) (Welford's recurrences), Var(y | f) and the entropy over draws of f.
 pub(super) struct Summary<'a> {
     family: &'a Family,
     counts: Vec<usize>,
     mean: Array2<f64>,
-    /// Σ (E[y | f] − mean)².
+    /// Σ (E(y | f) − mean)².
     scatter: Array2<f64>,
     variance: Array2<f64>,
     entropy: Array1<f64>,

@@ -22,11 +22,11 @@ use crate::likelihood::Family;
 /// (epistemic), what they would not (aleatoric), and their sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
-    /// E[y]: the mean, or the class probabilities.
+    /// E(y): the mean, or the class probabilities.
     pub mean: Array2<f64>,
-    /// Var E[y | θ].
+    /// Var E(y | θ).
     pub epistemic_variance: Array2<f64>,
-    /// E Var[y | θ].
+    /// E Var(y | θ).
     pub aleatoric_variance: Array2<f64>,
     /// Var y.
     pub total_variance: Array2<f64>,
@@ -64,7 +64,7 @@ impl Laplace {
     }
 }
 
-/// E[y | f] and Var[y | f], row by row.
+/// E(y | f) and Var(y | f), row by row.
 pub(crate) fn moments(family: &Family, outputs: &Array2<f64>) -> (Array2<f64>, Array2<f64>) {
     let likelihood = family.likelihood();
     let (mut mean, mut variance) = (Array2::zeros(outputs.dim()), Array2::zeros(outputs.dim()));
