@@ -17,7 +17,7 @@ use super::posterior::PosteriorArgs;
 pub struct ExpArgs {
     #[command(flatten)]
     posterior: PosteriorArgs,
-    /// The velocities: safetensors with a tensor v [S,D]
+    /// The velocities: safetensors with a tensor v of shape S × D
     #[arg(long, value_name = "FILE")]
     velocities: PathBuf,
     /// The Riemannian metric

@@ -20,7 +20,7 @@ use super::posterior::PosteriorArgs;
 pub struct LogArgs {
     #[command(flatten)]
     posterior: PosteriorArgs,
-    /// The points: safetensors with a tensor theta [S,D]
+    /// The points: safetensors with a tensor theta of shape S × D
     #[arg(long, value_name = "FILE")]
     points: PathBuf,
     /// The Riemannian metric
