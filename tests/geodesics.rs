@@ -8,7 +8,8 @@ use common::geometry::{Golden, dataset, random_target, relative_error, rows};
 use common::normal_vector;
 use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
 use riemannian_laplace::geodesic::{
-    Accuracy, ExponentialMap, GeodesicOptions, LogarithmOptions, LogarithmicMap, SamplerOptions, sample_monge_log,
+    Accuracy, ExponentialMap, GaussianLogarithm, GeodesicOptions, LogarithmOptions, LogarithmicMap, SamplerOptions,
+    sample_monge_log,
 };
 use riemannian_laplace::laplace::WeightSpace;
 use riemannian_laplace::likelihood::Gaussian;
@@ -103,11 +104,9 @@ fn monge_with_logarithm_gives_the_euclidean_sample_back_for_a_gaussian() {
         let base = vec![0.0; size];
         let fisher = metric::fisher(&target);
         let precision = fisher.at(&base).unwrap();
-        let (target_monge, gaussian_monge) = (metric::monge(&target), metric::gaussian_monge(&precision, &base));
+        let (monge, logarithm) = (metric::monge(&target), GaussianLogarithm::new(&precision).unwrap());
         let options = SamplerOptions { samples: 6, seed: 3, geodesic: tight() };
-        let settings = LogarithmOptions::default();
-        let samples =
-            sample_monge_log(&target_monge, &gaussian_monge, &base, &precision, &options, settings, &|| ()).unwrap();
+        let samples = sample_monge_log(&monge, &logarithm, &base, &precision, &options, &|| ()).unwrap();
         assert_eq!(samples.failed(), 0);
         let euclidean = metric::euclidean(size);
         let straight = riemannian_laplace::geodesic::sample(&euclidean, &base, &precision, &options, &|| ()).unwrap();

@@ -5,8 +5,8 @@ mod common;
 use common::geometry::{Golden, dataset, rows};
 use ndarray::{Array2, array};
 use riemannian_laplace::geodesic::{
-    Accuracy, GeodesicOptions, LogarithmOptions, Outcome, SamplerOptions, Samples, exponentials, logarithms, sample,
-    sample_monge_log,
+    Accuracy, GaussianLogarithm, GeodesicOptions, LogarithmOptions, Outcome, SamplerOptions, Samples, exponentials,
+    logarithms, sample, sample_monge_log,
 };
 use riemannian_laplace::laplace::Laplace;
 use riemannian_laplace::metric::{self, Metric};
@@ -147,12 +147,10 @@ fn monge_with_logarithm_is_reproducible_and_counts_what_fails() {
     let posterior = golden.fit();
     let target = posterior.target("monge").unwrap();
     let base = posterior.network().parameters();
-    let (monge, gaussian) = (metric::monge(&target), metric::gaussian_monge(posterior.precision(), base));
+    let monge = metric::monge(&target);
+    let logarithm = GaussianLogarithm::new(posterior.precision()).unwrap();
     let options = SamplerOptions { samples: 6, seed: 2, ..Default::default() };
-    let run = || {
-        let settings = LogarithmOptions::default();
-        sample_monge_log(&monge, &gaussian, base, posterior.precision(), &options, settings, &|| ()).unwrap()
-    };
+    let run = || sample_monge_log(&monge, &logarithm, base, posterior.precision(), &options, &|| ()).unwrap();
     let (one, two) = (on_threads(1, run), on_threads(2, run));
     assert_eq!(one, two);
     assert_eq!(one.failed(), 0);

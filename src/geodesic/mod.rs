@@ -2,10 +2,12 @@
 
 mod exponential;
 mod logarithm;
+mod paraboloid;
 mod posterior;
 mod sampler;
 
 pub use exponential::{Accuracy, ExponentialMap, Geodesic, GeodesicOptions};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
+pub use paraboloid::{GaussianLogarithm, GaussianLogarithmWorker};
 pub use posterior::{MetricName, SamplingMetric};
 pub use sampler::{Outcome, SamplerOptions, Samples, exponentials, logarithms, sample, sample_monge_log};

@@ -9,6 +9,7 @@ use ndarray::ArrayView2;
 
 use super::exponential::{Accuracy, GeodesicOptions};
 use super::logarithm::{Logarithm, LogarithmOptions};
+use super::paraboloid::GaussianLogarithm;
 use super::sampler::{SamplerOptions, Samples, exponentials, logarithms, sample, sample_monge_log};
 use crate::error::Result;
 use crate::laplace::Laplace;
@@ -86,10 +87,8 @@ impl Laplace {
             }
             SamplingMetric::MongeLog => {
                 let target = self.target("Monge")?;
-                let (monge, gaussian) = (metric::monge(&target), metric::gaussian_monge(precision, base));
-                // The logarithm need not be more accurate than the geodesic it starts.
-                let settings = LogarithmOptions { rtol: 1e-6, atol: 1e-9, tolerance: 1e-5, ..Default::default() };
-                sample_monge_log(&monge, &gaussian, base, precision, &options, settings, progress)
+                let logarithm = GaussianLogarithm::new(precision)?;
+                sample_monge_log(&metric::monge(&target), &logarithm, base, precision, &options, progress)
             }
         }
     }

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::exponential::{ExponentialMap, Geodesic, GeodesicOptions};
 use super::logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
+use super::paraboloid::{GaussianLogarithm, GaussianLogarithmWorker};
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
 use crate::memory;
@@ -219,27 +220,22 @@ pub fn logarithms(
 /// RLA-BLog: draws θ̄ ~ N(base, P⁻¹), v = Log(θ̄) on the Gaussian's Monge manifold, then Exp(v) on the target's.
 pub fn sample_monge_log(
     target_monge: &dyn Metric,
-    gaussian_monge: &dyn Metric,
+    logarithm: &GaussianLogarithm,
     base: &[f64],
     precision: &dyn Precision,
     options: &SamplerOptions,
-    logarithm_options: LogarithmOptions,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Samples> {
     check_memory(options.samples, base.len())?;
     check_size("number of parameters of the precision", target_monge.n_params(), precision.n_params())?;
     ExponentialMap::new(target_monge, options.geodesic)?;
-    let prepare = || {
-        let logarithm = LogarithmicMap::new(gaussian_monge, logarithm_options);
-        (logarithm, ExponentialMap::new(target_monge, options.geodesic), precision.worker())
-    };
-    let draw = |buffers: &mut (Result<LogarithmicMap<'_>>, Result<ExponentialMap<'_>>, _), index: usize| {
+    let prepare = || (logarithm.worker(), ExponentialMap::new(target_monge, options.geodesic), precision.worker());
+    let draw = |buffers: &mut (GaussianLogarithmWorker<'_>, Result<ExponentialMap<'_>>, _), index: usize| {
         let (logarithm, exponential, worker) = buffers;
         let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
-        let mut point = vec![0.0; base.len()];
-        worker.sample(&mut stream(options.seed, index as u64), &mut point);
-        point.iter_mut().zip(base).for_each(|(value, centre)| *value += centre);
-        let solution = borrowed(logarithm)?.map(base, &point)?;
+        let mut offset = vec![0.0; base.len()];
+        worker.sample(&mut stream(options.seed, index as u64), &mut offset);
+        let solution = logarithm.map(&offset)?;
         let (geodesic, mut outcome) = follow(exponential, base, &solution.velocity)?;
         if !solution.converged {
             outcome = Outcome::NoLogarithm;

@@ -3,7 +3,7 @@
 use riemannian_laplace::Result;
 use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
 use riemannian_laplace::geodesic::{
-    GeodesicOptions, LogarithmOptions, SamplerOptions, Samples, sample, sample_monge_log,
+    GaussianLogarithm, GeodesicOptions, SamplerOptions, Samples, sample, sample_monge_log,
 };
 use riemannian_laplace::laplace::WeightSpace;
 use riemannian_laplace::map::DifferentiableMap;
@@ -87,10 +87,8 @@ impl Placement {
             Method::Ela => sample(&metric::euclidean(base.len()), base, precision, &options, progress),
             Method::RlaB => sample(&metric::monge(target), base, precision, &options, progress),
             Method::RlaBLog => {
-                let (target_monge, gaussian_monge) = (metric::monge(target), metric::gaussian_monge(precision, base));
-                // Far more accurate than the geodesics that follow.
-                let logarithm = LogarithmOptions { rtol: 1e-7, atol: 1e-9, tolerance: 1e-6, ..Default::default() };
-                sample_monge_log(&target_monge, &gaussian_monge, base, precision, &options, logarithm, progress)
+                let logarithm = GaussianLogarithm::new(precision)?;
+                sample_monge_log(&metric::monge(target), &logarithm, base, precision, &options, progress)
             }
             Method::RlaF => sample(&metric::fisher(target), base, precision, &options, progress),
             Method::EmpiricalFisher => sample(&metric::empirical_fisher(target), base, precision, &options, progress),
