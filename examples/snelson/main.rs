@@ -44,6 +44,9 @@ struct Options {
     /// Compute every cell of a full run anew, also those that `results` has
     #[arg(long, requires = "full")]
     fresh: bool,
+    /// Only the table and the figure of these units
+    #[arg(long, value_enum)]
+    units: Option<Units>,
     /// Where to draw the figures, as <PATH>.svg and .png, and <PATH>_std for standardised data
     #[arg(long, value_name = "PATH", default_value = "figures/snelson")]
     figure: PathBuf,
@@ -116,7 +119,7 @@ fn main() -> Outcome {
     let options = Options::parse();
     options.announce();
     let cells = if options.full { Cells::kept("snelson", options.fresh)? } else { Cells::NONE };
-    for units in Units::BOTH {
+    for units in options.units.map_or_else(|| Units::BOTH.to_vec(), |units| vec![units]) {
         let mut rows = Vec::new();
         for split in [Split::Complete, Split::Gap] {
             let task = options.task(split, units)?;

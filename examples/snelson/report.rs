@@ -73,7 +73,11 @@ fn row(task: &Task, finished: &Finished) -> Vec<String> {
         cost.map_or_else(dash, |(evaluations, _)| evaluations.to_string()),
         followed(&|| format!("{:.4}", mean(|run| run.seconds))),
         cost.map_or_else(dash, |(_, seconds)| seconds.to_string()),
-        followed(&|| format!("{:.0e}", geodesics.iter().map(|run| run.drift).fold(0.0, f64::max))),
+        if scores.is_empty() {
+            dash()
+        } else {
+            followed(&|| format!("{:.0e}", geodesics.iter().map(|run| run.drift).fold(0.0, f64::max)))
+        },
         followed(&|| {
             let total = |value: fn(&Geodesics) -> usize| geodesics.iter().map(value).sum::<usize>();
             format!("{}/{}", total(|run| run.failed), total(|run| run.samples))

@@ -18,9 +18,11 @@ use super::experiment::{Scaling, Split, data_folder};
 use super::method::Method;
 
 /// The units that the network sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Units {
+    /// As measured
     Raw,
+    /// Mean 0 and deviation 1 on the training data
     Standardised,
 }
 
