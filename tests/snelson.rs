@@ -1,10 +1,13 @@
 //! What the paper claims of its regression (Table 3 and the supplement's "Standardized data"), at a size that takes
 //! seconds: the same computations as the example makes, with fixed seeds.
 
+#[allow(dead_code)]
+#[path = "../examples/support/experiment.rs"]
+mod experiment;
 #[path = "../examples/snelson/regression/mod.rs"]
 mod regression;
 
-use regression::experiment::Split;
+use experiment::Split;
 use regression::method::Method;
 use regression::nuts::{Chain, Reference};
 use regression::task::{Run, Task, Units};

@@ -93,7 +93,7 @@ impl BandPanel {
         let (low, high) = (clipped(&self.band.0), clipped(&self.band.1));
         let outline: Vec<(f64, f64)> = low.into_iter().chain(high.into_iter().rev()).collect();
         if outline.is_empty() {
-            let (x, y) = (0.5 * (ends.0 + ends.1), 0.93 * y_range.0);
+            let (x, y) = (0.95 * ends.0 + 0.05 * ends.1, 0.1 * y_range.0 + 0.9 * y_range.1);
             chart.draw_series([Text::new("every sample failed", (x, y), font(11.0))])?;
         } else {
             chart.draw_series([Polygon::new(outline, BLUE.mix(0.14).filled())])?;

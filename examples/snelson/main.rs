@@ -16,7 +16,7 @@ mod support;
 use std::path::PathBuf;
 
 use clap::Parser;
-use regression::experiment::Split;
+use experiment::Split;
 use regression::task::{Task, Units, tuned};
 use riemannian_laplace::data::Dataset;
 use riemannian_laplace::laplace::Laplace;
@@ -27,6 +27,7 @@ use study::{Size, Study};
 use support::canvas;
 use support::cells::Cells;
 use support::comparison::progress;
+use support::experiment;
 use support::figure::Outcome;
 
 /// Uncertainty of a small network on Snelson's data: every method, beside the paper's numbers

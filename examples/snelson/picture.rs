@@ -5,7 +5,7 @@ use riemannian_laplace::data::Dataset;
 use riemannian_laplace::predict::{Link, Prediction};
 
 use super::bands::BandPanel;
-use super::regression::experiment::{Split, grid};
+use super::experiment::{Split, grid};
 use super::regression::method::Method;
 use super::regression::task::Task;
 use super::report;

@@ -1,5 +1,7 @@
 //! What a task comes to, in a table beside the paper's numbers.
 
+use riemannian_laplace::reference::Diagnostics;
+
 use super::regression::method::Method;
 use super::regression::nuts::Reference;
 use super::regression::paper::published;
@@ -70,9 +72,9 @@ fn row(task: &Task, finished: &Finished) -> Vec<String> {
         scored(|(_, nll)| *nll),
         paper.map_or_else(dash, |paper| spread(paper.nll)),
         followed(&|| format!("{:.1}", mean(|run| run.evaluations))),
-        cost.map_or_else(dash, |(evaluations, _)| evaluations.to_string()),
+        cost.map_or_else(dash, |(evaluations, _)| format!("{evaluations:.1}")),
         followed(&|| format!("{:.4}", mean(|run| run.seconds))),
-        cost.map_or_else(dash, |(_, seconds)| seconds.to_string()),
+        cost.map_or_else(dash, |(_, seconds)| format!("{seconds:.1}")),
         if scores.is_empty() {
             dash()
         } else {
@@ -99,7 +101,7 @@ fn note(finished: &Finished, geodesics: &[Geodesics]) -> String {
 /// R̂ and effective sample sizes of the weights and of the predictions, what it cost, and a refusal where there is one.
 fn describe(reference: &Reference) {
     let sample = &reference.sample;
-    let worst = |diagnostics: &riemannian_laplace::reference::Diagnostics| {
+    let worst = |diagnostics: &Diagnostics| {
         let r_hat = diagnostics.worst_r_hat().map_or(f64::NAN, |(_, value)| value);
         let size = diagnostics.least_bulk_ess().map_or(f64::NAN, |(_, value)| value);
         format!("R̂ ≤ {r_hat:.3}, bulk ESS ≥ {size:.0}")

@@ -1,8 +1,8 @@
 //! What the paper reports: Table 3 (raw) and the supplement's table for standardised data.
 
-use super::experiment::Split;
 use super::method::Method;
 use super::task::Units;
+use crate::experiment::Split;
 
 /// A row of the paper's tables.
 #[derive(Debug, Clone, Copy, PartialEq)]

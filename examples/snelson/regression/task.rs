@@ -14,8 +14,8 @@ use riemannian_laplace::network::{Activation, Network};
 use riemannian_laplace::predict::Link;
 use serde::{Deserialize, Serialize};
 
-use super::experiment::{Scaling, Split, data_folder};
 use super::method::Method;
+use crate::experiment::{Scaling, Split, data_folder};
 
 /// The units that the network sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
