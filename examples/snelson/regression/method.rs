@@ -1,0 +1,51 @@
+//! The ways to predict.
+
+use riemannian_laplace::geodesic::{GeodesicOptions, MetricName, SamplingMetric};
+
+/// A way to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Map,
+    Ela,
+    Linearized,
+    RlaB,
+    RlaBLog,
+    /// Every geodesic with a drift of at most 1e-3.
+    RlaF,
+    /// At the paper's tolerances, whatever the drift.
+    RlaFFixed,
+    Nuts,
+}
+
+impl Method {
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Map => "MAP",
+            Method::Ela => "ELA",
+            Method::Linearized => "linearised",
+            Method::RlaB => "RLA-B",
+            Method::RlaBLog => "RLA-BLog",
+            Method::RlaF => "RLA-F",
+            Method::RlaFFixed => "RLA-F, rtol 1e-3",
+            Method::Nuts => "NUTS",
+        }
+    }
+
+    /// The metric and the accuracy of a method that follows geodesics. The Monge metrics have the paper's tolerances:
+    /// refining them to a drift target takes minutes.
+    pub fn geodesics(self) -> Option<(SamplingMetric, GeodesicOptions)> {
+        let fixed = GeodesicOptions::with_tolerances(1e-3, 1e-6);
+        match self {
+            Method::RlaB => Some((SamplingMetric::Plain(MetricName::Monge), fixed)),
+            Method::RlaBLog => Some((SamplingMetric::MongeLog, fixed)),
+            Method::RlaF => Some((SamplingMetric::Plain(MetricName::Fisher), GeodesicOptions::default())),
+            Method::RlaFFixed => Some((SamplingMetric::Plain(MetricName::Fisher), fixed)),
+            _ => None,
+        }
+    }
+
+    /// Whether its predictions come from sampled weights.
+    pub fn samples(self) -> bool {
+        !matches!(self, Method::Map | Method::Linearized)
+    }
+}
