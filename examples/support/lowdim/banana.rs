@@ -97,9 +97,12 @@ pub fn reference(observations: &[f64], count: usize, seed: u64) -> Array2<f64> {
     })
 }
 
-/// A run of NUTS, with the paper's acceptance rate for the banana.
+/// A run of NUTS, with the paper's acceptance rate for the banana. Draws follow each other along its arms so slowly that
+/// small runs, too, keep one in ten.
 pub fn nuts_settings(size: Size, seed: u64) -> NutsOptions {
-    NutsOptions { target_accept: 0.95, ..nuts_options(size, seed) }
+    let options = nuts_options(size, seed);
+    let (draws, thinning) = (options.kept_per_chain() * 10, 10);
+    NutsOptions { target_accept: 0.95, draws, thinning, ..options }
 }
 
 /// The posterior density.
