@@ -65,7 +65,8 @@ impl RunOptions {
     pub fn announce(&self, truth: &str) {
         let Size { samples, reference, repeats } = self.size();
         let hint = if self.full { "" } else { "; `--full` is the paper's size" };
-        println!("{repeats} repeats of {samples} samples, compared with {reference} {truth} ones{hint}.");
+        let plural = if repeats == 1 { "" } else { "s" };
+        println!("{repeats} repeat{plural} of {samples} samples, compared with {reference} {truth} ones{hint}.");
         println!("T counts evaluations of the acceleration at rtol 1e-3, atol 1e-6; the paper's is six a step.");
     }
 }

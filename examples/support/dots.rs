@@ -44,6 +44,8 @@ const HEAD: u32 = 66;
 const FOOT: u32 = 52;
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 22.0;
+/// What the middle of a line of text lies above that of its letters.
+const NUDGE: f64 = 1.5;
 
 /// Where axes may have a label.
 const TICKS: [f64; 15] = [0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0];
@@ -92,7 +94,7 @@ impl Pen<'_> {
         (self.scale * points).round() as i32
     }
 
-    /// Text that begins at its point, in the middle of its height.
+    /// Text that begins at its point, which is in the middle of its height.
     fn font(&self, size: f64) -> TextStyle<'static> {
         ("sans-serif", self.px(size)).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center))
     }
@@ -157,7 +159,7 @@ impl Pen<'_> {
         B::ErrorType: 'static,
     {
         let middle = self.y(index);
-        area.draw(&Text::new(row.name.clone(), (self.px(12.0), self.px(middle)), self.font(12.0)))?;
+        area.draw(&Text::new(row.name.clone(), (self.px(12.0), self.px(middle + NUDGE)), self.font(12.0)))?;
         for dot in &row.dots {
             // Methods side by side, so that equal values stay visible.
             let offset = (dot.method as f64 - 0.5 * (self.figure.methods.len() as f64 - 1.0)) * 5.0;
@@ -178,12 +180,12 @@ impl Pen<'_> {
         let (mut x, y) = (LEFT, 46.0);
         for (index, name) in self.figure.methods.iter().enumerate() {
             area.draw(&Circle::new((self.px(x), self.px(y)), self.px(3.6), color(index).filled()))?;
-            area.draw(&Text::new((*name).to_string(), (self.px(x + 9.0), self.px(y)), self.font(12.0)))?;
+            area.draw(&Text::new((*name).to_string(), (self.px(x + 9.0), self.px(y + NUDGE)), self.font(12.0)))?;
             x += 36.0 + 7.0 * name.chars().count() as f64;
         }
         if self.figure.rows.iter().flat_map(|row| &row.dots).any(|dot| dot.published) {
             area.draw(&Circle::new((self.px(x), self.px(y)), self.px(5.5), self.line(INK, 1.1)))?;
-            area.draw(&Text::new("the paper's", (self.px(x + 11.0), self.px(y)), self.font(12.0)))?;
+            area.draw(&Text::new("the paper's", (self.px(x + 11.0), self.px(y + NUDGE)), self.font(12.0)))?;
         }
         Ok(())
     }
