@@ -201,7 +201,9 @@ fn main() -> Outcome {
             problem.repeat(&methods, repeat, size, &cells)?;
         }
     }
-    report(&problems, &options)?;
+    if problems.iter().any(|problem| problem.computed().next().is_some()) {
+        report(&problems, &options)?;
+    }
     if left_out && !options.includes_slow() {
         println!(
             "Left out: RLA-B and RLA-BLog on raw inputs (but ripley's), which take thousands of evaluations a sample."

@@ -245,7 +245,7 @@ fn the_no_u_turn_sampler_agrees_with_exact_samples_of_the_banana() {
     let settings = banana::nuts_settings(Size::QUICK, 0);
     let run = nuts(&target, Start::StandardNormal, &settings, &|_| ()).unwrap();
     run.verdict().unwrap();
-    // Every eighth draw makes a set; draws so far apart are independent.
+    // Every eighth draw makes a set; draws so far apart are nearly independent.
     let samples = run.draws.nrows() / REPEATS as usize;
     let reference = banana::reference(&observations, 2 * samples, REFERENCE_SEED);
     let yardstick = exact_distances(|seed| banana::reference(&observations, samples, seed), reference.view());

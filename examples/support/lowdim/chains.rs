@@ -8,11 +8,7 @@ use super::Size;
 /// The run whose draws a comparison of this size needs: the paper's at the paper's size. Smaller runs keep more draws
 /// than are compared, for R̂ and the effective sample size to mean something.
 pub fn nuts_options(size: Size, seed: u64) -> NutsOptions {
-    let options = match size.reference {
-        20_000.. => NutsOptions::default(),
-        2_000.. => NutsOptions { draws: 2_500, ..NutsOptions::quick() },
-        _ => NutsOptions::quick(),
-    };
+    let options = if size.reference < Size::FULL.reference { NutsOptions::quick() } else { NutsOptions::default() };
     NutsOptions { seed, ..options }
 }
 

@@ -112,8 +112,8 @@ fn newton_decrement(target: &Target<MlpMap>, placement: &Placement) -> f64 {
     gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>().abs().sqrt()
 }
 
-/// The run of NUTS that distances are measured to. The low-rank mass matrix leaves the posterior as it is, and takes an
-/// eighth of the gradients with raw inputs, whose coefficients are strongly correlated with the intercept.
+/// The run of NUTS that distances are measured to. The low-rank mass matrix leaves the posterior as it is; in runs of
+/// [`NutsOptions::quick`] on raw inputs it took 2.4 (ripley) to 7.6 (pima) times fewer gradients than the diagonal one.
 pub fn reference_options(size: Size, seed: u64) -> NutsOptions {
     NutsOptions { mass_matrix: MassMatrix::LowRank, ..nuts_options(size, seed) }
 }
