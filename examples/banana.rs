@@ -5,14 +5,20 @@
 mod support;
 
 use clap::Parser;
+use ndarray::Array2;
+use riemannian_laplace::map::Explicit;
 use riemannian_laplace::problems::Banana;
+use riemannian_laplace::target::Target;
 use support::canvas;
+use support::cells::Cells;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
 use support::comparison::{Comparison, ComparisonTable, Published, RunOptions, progress};
 use support::figure::Outcome;
-use support::lowdim::banana::{MapChoice, observations, placed, reference, truth};
+use support::lowdim::banana::{MapChoice, nuts_settings, observations, placed, reference, truth};
+use support::lowdim::chains::evenly;
 use support::lowdim::placement::Method;
-use support::lowdim::{REFERENCE_SEED, exact_seed};
+use support::lowdim::{REFERENCE_SEED, Size, exact_seed};
+use support::references;
 
 /// The banana: distances of every method to exact samples of the posterior, beside the paper's numbers
 #[derive(Debug, Parser)]
@@ -35,18 +41,26 @@ fn published(map: MapChoice, method: Method) -> Published {
         (MapChoice::Hausdorff, Method::RlaF) => ("0.143 ± 0.009", Some("32.7")),
         (MapChoice::Hausdorff, Method::EmpiricalFisher) => ("0.141 ± 0.003", None),
     };
-    Published { distance: Some(distance), evaluations }
+    Published { distance: Some(distance), evaluations, ..Default::default() }
+}
+
+/// Draws of NUTS, as many as a repeat has samples.
+fn sampled(target: &Target<Explicit<Banana>>, size: Size, cells: &Cells) -> Outcome<Array2<f64>> {
+    let sample = references::draws("banana", target, &nuts_settings(size, 0), cells)?;
+    references::describe("NUTS", &sample);
+    Ok(evenly(sample.draws.view(), size.samples))
 }
 
 fn main() -> Outcome {
     let options = Options::parse().run;
     println!("The banana: Wasserstein-1 distance to exact samples of the posterior (the paper's: to NUTS samples).");
-    options.announce();
+    options.announce("exact");
     let cells = options.cells("banana")?;
     let size = options.size();
     let observations = observations()?;
     let target = Banana::target(&observations)?;
     let exact = reference(&observations, size.reference, REFERENCE_SEED);
+    let chains = sampled(&target, size, &cells)?;
     let mut rows = Vec::new();
     for map in MapChoice::BOTH {
         let placement = placed(&target, map)?;
@@ -63,10 +77,11 @@ fn main() -> Outcome {
         };
         let mut table = ComparisonTable::new();
         for method in Method::ALL {
-            table.row(method.name(), &comparison.run(method)?, published(map, method));
+            table.row(method, &comparison.run(method)?, published(map, method));
         }
         let yardstick = comparison.run_exact(|repeat| reference(&observations, size.samples, exact_seed(repeat)))?;
-        table.row("exact", &yardstick, Published::default());
+        table.yardstick("exact", &yardstick);
+        table.yardstick("NUTS", &comparison.run_drawn("NUTS", chains.view())?);
         table.print();
 
         let samples = size.samples.min(4_000);

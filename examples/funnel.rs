@@ -26,7 +26,7 @@ fn main() -> Outcome {
     let funnel = Funnel::PAPER;
     println!("The funnel: Wasserstein-1 distance to exact samples, which are also compared with each other (exact).");
     println!("The paper shows pictures and gives no numbers. θ1 has heavy tails, and so do distances between samples.");
-    options.announce();
+    options.announce("exact");
     let cells = options.cells("funnel")?;
     let size = options.size();
     let (target, placement) = placed(funnel)?;
@@ -42,10 +42,10 @@ fn main() -> Outcome {
     };
     let mut table = ComparisonTable::new();
     for method in Method::FOUR {
-        table.row(method.name(), &comparison.run(method)?, Published::default());
+        table.row(method, &comparison.run(method)?, Published::default());
     }
     let yardstick = comparison.run_exact(|repeat| exact(funnel, size.samples, exact_seed(repeat)))?;
-    table.row("exact", &yardstick, Published::default());
+    table.yardstick("exact", &yardstick);
     println!();
     table.print();
     println!();

@@ -30,7 +30,7 @@ fn main() -> Outcome {
     let options = Options::parse().run;
     println!("Isotropic Gaussians: Wasserstein-1 distance to exact samples in the first dimension.");
     println!("The paper shows a figure and gives no numbers.");
-    options.announce();
+    options.announce("exact");
     let cells = options.cells("gaussian_bias")?;
     let size = options.size();
     let reference = exact_first(size.reference, REFERENCE_SEED);

@@ -62,10 +62,10 @@ impl Version {
             Comparison { name: self.name, target, placement, reference: reference.view(), size, seed: 0, cells };
         let mut table = ComparisonTable::new();
         for method in Method::FOUR {
-            table.row(method.name(), &comparison.run(method)?, self.published(method));
+            table.row(method, &comparison.run(method)?, self.published(method));
         }
         let yardstick = comparison.run_exact(|repeat| exact(self.squiggle, size.samples, exact_seed(repeat)))?;
-        table.row("exact", &yardstick, Published::default());
+        table.yardstick("exact", &yardstick);
         table.print();
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Version {
 fn main() -> Outcome {
     let options = Options::parse().run;
     println!("The squiggle: Wasserstein-1 distance to exact samples, which are also compared with each other (exact).");
-    options.announce();
+    options.announce("exact");
     let cells = options.cells("squiggle")?;
     for version in &VERSIONS {
         version.report(&options, &cells)?;

@@ -5,13 +5,16 @@
 mod lowdim;
 
 use lowdim::banana::{self, MapChoice};
+use lowdim::chains::evenly;
+use lowdim::logistic::{self, Data, Units};
 use lowdim::placement::{Method, Placement};
 use lowdim::score::{Score, distance};
 use lowdim::truth::{Truth, integral};
-use lowdim::{REFERENCE_SEED, exact_seed, funnel, gaussian, squiggle};
-use ndarray::{Array2, ArrayView2};
+use lowdim::{REFERENCE_SEED, Size, exact_seed, funnel, gaussian, squiggle};
+use ndarray::{Array2, ArrayView2, Axis};
 use riemannian_laplace::map::DifferentiableMap;
 use riemannian_laplace::problems::{Banana, Funnel, Squiggle};
+use riemannian_laplace::reference::{Start, nuts};
 use riemannian_laplace::target::Target;
 
 const REPEATS: u64 = 8;
@@ -203,4 +206,53 @@ fn exact_samples_of_the_banana_have_the_moments_of_its_density() {
             assert!((mean - moment(power)).abs() < CLEAR * error, "coordinate {coordinate}, power {power}: {mean}");
         }
     }
+}
+
+#[test]
+fn logistic_regression_is_best_approximated_with_the_fisher_metric_and_worst_with_the_monge_metric() {
+    let size = Size { samples: 400, reference: 1_000, repeats: REPEATS };
+    for units in Units::BOTH {
+        let target = logistic::target(Data::Ripley, units).unwrap();
+        let placement = logistic::placed(&target).unwrap();
+        let options = logistic::reference_options(size, REFERENCE_SEED);
+        let run = nuts(&target, Start::StandardNormal, &options, &|_| ()).unwrap();
+        run.verdict().unwrap();
+        let reference = evenly(run.draws.view(), size.reference);
+        let of = |method| distances(&target, &placement, method, (size.samples, 0), reference.view());
+        let (fisher, monge, straight) = (of(Method::RlaF), of(Method::RlaB), of(Method::Ela));
+        assert!(straight.above(&fisher) > CLEAR, "{units:?}: ELA {straight:?}, RLA-F {fisher:?}");
+        assert!(monge.above(&straight) > CLEAR, "{units:?}: RLA-B {monge:?}, ELA {straight:?}");
+    }
+}
+
+#[test]
+fn a_logistic_regression_whose_base_is_no_maximum_is_refused() {
+    // Raw inputs are where a search could stop early.
+    for data in Data::ALL {
+        let target = logistic::target(data, Units::Raw).unwrap();
+        let mut placement = logistic::placed(&target).unwrap();
+        assert!(logistic::check_maximum(&target, &placement).is_ok(), "{data:?}");
+        let intercept = placement.base.len() - 1;
+        placement.base[intercept] += 1e-3;
+        assert!(logistic::check_maximum(&target, &placement).is_err(), "{data:?}");
+    }
+}
+
+#[test]
+fn the_no_u_turn_sampler_agrees_with_exact_samples_of_the_banana() {
+    let observations = banana::observations().unwrap();
+    let target = Banana::target(&observations).unwrap();
+    let settings = banana::nuts_settings(Size::QUICK, 0);
+    let run = nuts(&target, Start::StandardNormal, &settings, &|_| ()).unwrap();
+    run.verdict().unwrap();
+    // Every eighth draw makes a set; draws so far apart are nearly independent.
+    let samples = run.draws.nrows() / REPEATS as usize;
+    let reference = banana::reference(&observations, 2 * samples, REFERENCE_SEED);
+    let yardstick = exact_distances(|seed| banana::reference(&observations, samples, seed), reference.view());
+    let measured = |repeat: usize| {
+        let rows: Vec<usize> = (repeat..run.draws.nrows()).step_by(REPEATS as usize).collect();
+        distance(run.draws.select(Axis(0), &rows).view(), reference.view()).unwrap()
+    };
+    let chains = Spread((0..REPEATS as usize).map(measured).collect());
+    assert!(chains.above_independent(&yardstick).abs() < SAME, "{chains:?}, exact {yardstick:?}");
 }

@@ -1,4 +1,4 @@
-//! Finished parts of a long run, kept as JSON so that an interrupted one goes on where it stopped.
+//! Finished parts of a long run, kept as files so that an interrupted one goes on where it stopped.
 
 use std::path::{Path, PathBuf};
 
@@ -11,32 +11,30 @@ use super::figure::Outcome;
 #[derive(Debug, Clone)]
 pub struct Cells {
     folder: Option<PathBuf>,
+    fresh: bool,
 }
 
 impl Cells {
     /// Keeps nothing.
-    pub const NONE: Self = Self { folder: None };
+    pub const NONE: Self = Self { folder: None, fresh: false };
 
-    /// Keeps cells in `results/<name>`; `fresh` forgets those that are there.
+    /// Keeps cells in `results/<name>`; `fresh` reads none of those that are there.
     pub fn kept(name: &str, fresh: bool) -> Outcome<Self> {
         let folder = Path::new("results").join(name);
-        if fresh && folder.exists() {
-            std::fs::remove_dir_all(&folder)?;
-        }
         std::fs::create_dir_all(&folder)?;
         println!("Finished cells are kept in {} and read again; `--fresh` computes them anew.", folder.display());
-        Ok(Self { folder: Some(folder) })
+        Ok(Self { folder: Some(folder), fresh })
     }
 
     /// A cell that was finished before. One that cannot be read counts as not finished.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
-        let text = std::fs::read_to_string(self.path(key)?).ok()?;
+        let text = std::fs::read_to_string(self.readable(key, "json")?).ok()?;
         serde_json::from_str(&text).ok()
     }
 
     /// Keeps a cell, whole or not at all.
     pub fn put<T: Serialize>(&self, key: &str, cell: &T) -> Outcome {
-        if let Some(path) = self.path(key) {
+        if let Some(path) = self.writable(key, "json") {
             let unfinished = path.with_extension("tmp");
             std::fs::write(&unfinished, serde_json::to_string_pretty(cell)?)?;
             std::fs::rename(unfinished, path)?;
@@ -44,7 +42,14 @@ impl Cells {
         Ok(())
     }
 
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        self.folder.as_ref().map(|folder| folder.join(format!("{}.json", key.to_lowercase().replace(' ', "-"))))
+    /// The file of a cell that may be read, if there is one.
+    pub fn readable(&self, key: &str, extension: &str) -> Option<PathBuf> {
+        self.writable(key, extension).filter(|path| !self.fresh && path.exists())
+    }
+
+    /// The file that a cell is kept in.
+    pub fn writable(&self, key: &str, extension: &str) -> Option<PathBuf> {
+        let file = format!("{}.{extension}", key.to_lowercase().replace(' ', "-"));
+        self.folder.as_ref().map(|folder| folder.join(file))
     }
 }

@@ -21,15 +21,18 @@ use super::table::{TextTable, mean_and_deviation, with_deviation};
 /// The size of a run, and where its figure goes.
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// A run of a few seconds: three repeats of 200 samples, compared with 400 exact ones
+    /// A run of a few seconds: three repeats of 200 samples, compared with 400 of the target
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The paper's size: 10,000 samples, compared with 20,000 exact ones, five repeats
+    /// The paper's size: 10,000 samples, compared with 20,000 of the target, five repeats
     #[arg(long)]
     full: bool,
     /// Compute every cell of a full run anew, also those that `results` has
     #[arg(long, requires = "full")]
     fresh: bool,
+    /// Repeats, if not as many as the size has
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    repeats: Option<u64>,
     /// Where to draw figures, as <NAME>.svg and <NAME>.png
     #[arg(long, value_name = "FOLDER", default_value = "figures")]
     pub figures: PathBuf,
@@ -37,11 +40,20 @@ pub struct RunOptions {
 
 impl RunOptions {
     pub fn size(&self) -> Size {
-        match (self.quick, self.full) {
+        let size = match (self.quick, self.full) {
             (true, _) => Size::QUICK,
             (_, true) => Size::FULL,
             _ => Size::MEDIUM,
-        }
+        };
+        Size { repeats: self.repeats.unwrap_or(size.repeats), ..size }
+    }
+
+    pub fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full
     }
 
     /// Where finished cells are kept: full runs take minutes, others nothing worth keeping.
@@ -49,11 +61,12 @@ impl RunOptions {
         if self.full { Cells::kept(name, self.fresh) } else { Ok(Cells::NONE) }
     }
 
-    /// What is computed, in a sentence.
-    pub fn announce(&self) {
+    /// What is computed, in a sentence; `truth` names the samples of the target, "exact" or how they were made.
+    pub fn announce(&self, truth: &str) {
         let Size { samples, reference, repeats } = self.size();
         let hint = if self.full { "" } else { "; `--full` is the paper's size" };
-        println!("{repeats} repeats of {samples} samples, compared with {reference} exact ones{hint}.");
+        let plural = if repeats == 1 { "" } else { "s" };
+        println!("{repeats} repeat{plural} of {samples} samples, compared with {reference} {truth} ones{hint}.");
         println!("T counts evaluations of the acceleration at rtol 1e-3, atol 1e-6; the paper's is six a step.");
     }
 }
@@ -81,13 +94,25 @@ pub struct Comparison<'a, M> {
 }
 
 impl<M: DifferentiableMap> Comparison<'_, M> {
-    /// Every repeat of a method. Samples are drawn repeat after repeat, each on all threads, so that their time means
-    /// something; the distances of all repeats are then computed at once.
+    /// Every repeat of a method.
     pub fn run(&self, method: Method) -> Outcome<Vec<Score>> {
-        let name = format!("{} {}", self.name, method.name());
-        let bar = progress(&name, self.size.samples * self.size.repeats as usize);
-        let drawn = (0..self.size.repeats).map(|repeat| {
-            if self.kept(&name, repeat).is_some() {
+        let repeats: Vec<_> = (0..self.size.repeats).map(|repeat| (method, repeat)).collect();
+        self.compute(&format!("{} {}", self.name, method.name()), &repeats)
+    }
+
+    /// One repeat of several methods.
+    pub fn run_repeat(&self, methods: &[Method], repeat: u64) -> Outcome<Vec<Score>> {
+        let jobs: Vec<_> = methods.iter().map(|method| (*method, repeat)).collect();
+        self.compute(&format!("{}, repeat {}", self.name, repeat + 1), &jobs)
+    }
+
+    /// Samples are drawn one set after another, each on all threads, so that their time means something; the distances
+    /// of all sets are then computed at once.
+    fn compute(&self, label: &str, jobs: &[(Method, u64)]) -> Outcome<Vec<Score>> {
+        let bar = progress(label, self.size.samples * jobs.len());
+        let keys: Vec<String> = jobs.iter().map(|(method, repeat)| self.key(method.name(), *repeat)).collect();
+        let drawn = jobs.iter().zip(&keys).map(|(&(method, repeat), key)| {
+            if self.cells.get::<Score>(key).is_some() {
                 return Ok(None);
             }
             let start = Instant::now();
@@ -97,7 +122,7 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
         });
         let drawn: Vec<_> = drawn.collect::<Outcome<_>>()?;
         bar.finish_and_clear();
-        self.judge(&name, |repeat| match &drawn[repeat as usize] {
+        self.judge(label, &keys, |index| match &drawn[index] {
             Some((samples, seconds)) => Score::of(samples, *seconds, self.reference).map_err(|error| error.to_string()),
             None => Err("a kept cell has vanished".to_string()),
         })
@@ -105,30 +130,40 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
 
     /// The same with sets of exact samples: what a perfect method would get.
     pub fn run_exact(&self, exact: impl Fn(u64) -> Array2<f64> + Sync) -> Outcome<Vec<Score>> {
-        let name = format!("{} exact", self.name);
-        self.judge(&name, |repeat| {
-            Score::of_exact(exact(repeat).view(), self.reference).map_err(|error| error.to_string())
+        let keys: Vec<String> = (0..self.size.repeats).map(|repeat| self.key("exact", repeat)).collect();
+        self.judge(&format!("{} exact", self.name), &keys, |repeat| {
+            Score::of_exact(exact(repeat as u64).view(), self.reference).map_err(|error| error.to_string())
         })
     }
 
-    /// Scores of all repeats, those that are not kept computed in parallel.
-    fn judge(&self, name: &str, score: impl Fn(u64) -> Result<Score, String> + Sync) -> Outcome<Vec<Score>> {
-        let bar = progress(&format!("{name}, distances"), self.size.repeats as usize);
+    /// One set of samples that another sampler drew.
+    pub fn run_drawn(&self, sampler: &str, samples: ArrayView2<'_, f64>) -> Outcome<Vec<Score>> {
+        self.judge(&format!("{} {sampler}", self.name), &[self.key(sampler, 0)], |_| {
+            Score::of_exact(samples, self.reference).map_err(|error| error.to_string())
+        })
+    }
+
+    /// The scores of cells, those that are not kept computed in parallel.
+    fn judge(
+        &self,
+        label: &str,
+        keys: &[String],
+        score: impl Fn(usize) -> Result<Score, String> + Sync,
+    ) -> Outcome<Vec<Score>> {
+        let bar = progress(&format!("{label}, distances"), keys.len());
         let failure = Mutex::new(None);
-        let scores: Vec<Option<Score>> = (0..self.size.repeats)
-            .into_par_iter()
-            .map(|repeat| {
-                let computed = match self.kept(name, repeat) {
-                    Some(kept) => Ok(kept),
-                    None => score(repeat).and_then(|score| {
-                        let put = self.cells.put(&self.key(name, repeat), &score);
-                        put.map(|()| score).map_err(|error| error.to_string())
-                    }),
-                };
-                bar.inc(1);
-                computed.map_err(|error| failure.lock().map(|mut slot| *slot = Some(error))).ok()
-            })
-            .collect();
+        let judged = |(index, key): (usize, &String)| {
+            let computed = match self.cells.get(key) {
+                Some(kept) => Ok(kept),
+                None => score(index).and_then(|score| {
+                    let put = self.cells.put(key, &score);
+                    put.map(|()| score).map_err(|error| error.to_string())
+                }),
+            };
+            bar.inc(1);
+            computed.map_err(|error| failure.lock().map(|mut slot| *slot = Some(error))).ok()
+        };
+        let scores: Vec<Option<Score>> = keys.par_iter().enumerate().map(judged).collect();
         bar.finish_and_clear();
         match scores.into_iter().collect::<Option<Vec<_>>>() {
             Some(scores) => Ok(scores),
@@ -136,12 +171,8 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
         }
     }
 
-    fn kept(&self, name: &str, repeat: u64) -> Option<Score> {
-        self.cells.get(&self.key(name, repeat))
-    }
-
-    fn key(&self, name: &str, repeat: u64) -> String {
-        format!("{name}-{}-{}-{repeat}", self.size.samples, self.size.reference)
+    fn key(&self, what: &str, repeat: u64) -> String {
+        format!("{} {what}-{}-{}-{repeat}", self.name, self.size.samples, self.size.reference)
     }
 }
 
@@ -150,37 +181,75 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
 pub struct Published {
     pub distance: Option<&'static str>,
     pub evaluations: Option<&'static str>,
+    /// For one sample.
+    pub milliseconds: Option<&'static str>,
+}
+
+impl Published {
+    /// The mean of the published distances.
+    pub fn mean_distance(&self) -> Option<f64> {
+        self.distance?.split_whitespace().next()?.parse().ok()
+    }
 }
 
 /// Our numbers beside the published ones.
 pub struct ComparisonTable {
     table: TextTable,
+    /// Whether the paper gives times.
+    timed: bool,
 }
 
 impl ComparisonTable {
     pub fn new() -> Self {
-        Self { table: TextTable::new(&["method", "W1", "paper", "T", "paper", "ms/sample", "failed"]) }
+        let header = ["method", "W1", "paper", "T", "paper", "ms/sample", "failed"];
+        Self { table: TextTable::new(&header), timed: false }
     }
 
-    pub fn row(&mut self, name: &str, scores: &[Score], paper: Published) {
-        let column = |value: fn(&Score) -> f64| scores.iter().map(value).collect::<Vec<f64>>();
-        let dash = || "–".to_string();
-        let mean = |value| mean_and_deviation(&column(value)).0;
-        let evaluations = mean(|score| score.evaluations);
-        // Straight lines and exact samples follow no geodesic.
-        let counted = !matches!(name, "ELA" | "exact");
-        self.table.row(vec![
-            name.to_string(),
-            with_deviation(&column(|score| score.distance)),
-            paper.distance.map_or_else(dash, str::to_string),
-            if counted { format!("{evaluations:.1}") } else { dash() },
-            paper.evaluations.map_or_else(dash, str::to_string),
-            if counted { format!("{:.4}", mean(|score| score.milliseconds)) } else { dash() },
-            if name == "exact" { dash() } else { scores.iter().map(|score| score.failed).sum::<usize>().to_string() },
-        ]);
+    /// With a column for the paper's times.
+    pub fn timed() -> Self {
+        let header = ["method", "W1", "paper", "T", "paper", "ms/sample", "paper", "failed"];
+        Self { table: TextTable::new(&header), timed: true }
+    }
+
+    /// The repeats of a method.
+    pub fn row(&mut self, method: Method, scores: &[Score], paper: Published) {
+        let mean = |value: fn(&Score) -> f64| mean_and_deviation(&column(scores, value)).0;
+        let evaluations = format!("{:.1}", mean(|score| score.evaluations));
+        let milliseconds = format!("{:.4}", mean(|score| score.milliseconds));
+        // Straight lines follow no geodesic.
+        let counted = |text: String| if method == Method::Ela { dash() } else { text };
+        let published = |text: Option<&str>| text.map_or_else(dash, str::to_string);
+        let mut cells = vec![
+            method.name().to_string(),
+            with_deviation(&column(scores, |score| score.distance)),
+            published(paper.distance),
+            counted(evaluations),
+            published(paper.evaluations),
+            counted(milliseconds),
+        ];
+        if self.timed {
+            cells.push(published(paper.milliseconds));
+        }
+        cells.push(scores.iter().map(|score| score.failed).sum::<usize>().to_string());
+        self.table.row(cells);
+    }
+
+    /// Samples of the target itself, whose distances are what a perfect method would get.
+    pub fn yardstick(&mut self, name: &str, scores: &[Score]) {
+        let mut cells = vec![name.to_string(), with_deviation(&column(scores, |score| score.distance))];
+        cells.resize_with(if self.timed { 8 } else { 7 }, dash);
+        self.table.row(cells);
     }
 
     pub fn print(&self) {
         self.table.print();
     }
+}
+
+fn column(scores: &[Score], value: fn(&Score) -> f64) -> Vec<f64> {
+    scores.iter().map(value).collect()
+}
+
+fn dash() -> String {
+    "–".to_string()
 }

@@ -10,8 +10,11 @@ use riemannian_laplace::Result;
 use riemannian_laplace::data::Table;
 use riemannian_laplace::map::Explicit;
 use riemannian_laplace::problems::Banana;
+use riemannian_laplace::reference::NutsOptions;
 use riemannian_laplace::target::Target;
 
+use super::Size;
+use super::chains::nuts_options;
 use super::placement::Placement;
 use super::truth::{Truth, integral, log_normal, planar_draws};
 
@@ -92,6 +95,14 @@ pub fn reference(observations: &[f64], count: usize, seed: u64) -> Array2<f64> {
             }
         }
     })
+}
+
+/// A run of NUTS, with the paper's acceptance rate for the banana. Draws follow each other along its arms so slowly that
+/// small runs, too, keep one in ten.
+pub fn nuts_settings(size: Size, seed: u64) -> NutsOptions {
+    let options = nuts_options(size, seed);
+    let (draws, thinning) = (options.kept_per_chain() * 10, 10);
+    NutsOptions { target_accept: 0.95, draws, thinning, ..options }
 }
 
 /// The posterior density.

@@ -5,8 +5,10 @@
 #![allow(dead_code)]
 
 pub mod banana;
+pub mod chains;
 pub mod funnel;
 pub mod gaussian;
+pub mod logistic;
 pub mod placement;
 pub mod score;
 pub mod squiggle;

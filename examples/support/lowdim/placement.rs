@@ -1,5 +1,6 @@
 //! An approximation of a target: a base point, a precision of the velocities there, and a metric to follow.
 
+use clap::ValueEnum;
 use riemannian_laplace::Result;
 use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
 use riemannian_laplace::geodesic::{
@@ -11,13 +12,14 @@ use riemannian_laplace::metric;
 use riemannian_laplace::target::Target;
 
 /// The paper's methods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// Straight lines: the classical Laplace approximation.
     Ela,
     /// The Monge metric.
     RlaB,
     /// The Monge metric, with velocities corrected by a logarithmic map.
+    #[value(name = "rla-blog")]
     RlaBLog,
     /// The Fisher metric.
     RlaF,
