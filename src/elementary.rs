@@ -10,6 +10,38 @@
 //!
 //! The polynomials come from `tests/fixtures/activation/coefficients.py`.
 
+/// Runs a loop compiled for the widest vectors that this processor has. What the loop calls must be inlined into it.
+#[inline(always)]
+pub(crate) fn vectorized<T>(work: impl FnOnce() -> T) -> T {
+    pulp::Arch::new().dispatch(work)
+}
+
+/// Σᵢ term(i) for i < count: terms by vector instructions, added in an order that is the same on every processor.
+#[inline(always)]
+pub(crate) fn vectorized_sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
+    const BLOCK: usize = 32;
+    const LANES: usize = 4;
+    vectorized(
+        #[inline(always)]
+        || {
+            let (mut sums, mut terms) = ([0.0; LANES], [0.0; BLOCK]);
+            for start in (0..count).step_by(BLOCK) {
+                let length = BLOCK.min(count - start);
+                for (i, slot) in terms[..length].iter_mut().enumerate() {
+                    *slot = term(start + i);
+                }
+                terms[length..].fill(0.0);
+                for lanes in terms.chunks_exact(LANES) {
+                    for (sum, value) in sums.iter_mut().zip(lanes) {
+                        *sum += value;
+                    }
+                }
+            }
+            (sums[0] + sums[2]) + (sums[1] + sums[3])
+        },
+    )
+}
+
 /// 1.5·2⁵²: adding it to |x| < 2⁵¹ leaves the nearest integer to x in the low bits of the sum.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 /// Below this, eˣ rounds to zero.
@@ -138,9 +170,10 @@ pub fn softplus(z: f64) -> f64 {
 /// ```
 pub fn exp_slice(x: &[f64], y: &mut [f64]) {
     debug_assert_eq!(x.len(), y.len());
-    for (&x, y) in x.iter().zip(y) {
-        *y = exp(x);
-    }
+    vectorized(
+        #[inline(always)]
+        || x.iter().zip(y).for_each(|(&x, y)| *y = exp(x)),
+    );
 }
 
 /// Writes tanh z of every entry: [`tanh`] over slices of equal length.
@@ -152,9 +185,10 @@ pub fn exp_slice(x: &[f64], y: &mut [f64]) {
 /// ```
 pub fn tanh_slice(z: &[f64], h: &mut [f64]) {
     debug_assert_eq!(z.len(), h.len());
-    for (&z, h) in z.iter().zip(h) {
-        *h = tanh(z);
-    }
+    vectorized(
+        #[inline(always)]
+        || z.iter().zip(h).for_each(|(&z, h)| *h = tanh(z)),
+    );
 }
 
 /// log(1 + u) for 0 ≤ u ≤ 1: with f = u, or f = (u − 1)/2 and ln 2 added once 1 + u > √2, log(1 + f) is an odd series

@@ -81,13 +81,14 @@ impl<M: DifferentiableMap> Target<M> {
 
     /// Σₙ log p(yₙ | fₙ) at the outputs of the last evaluation.
     fn log_likelihood_of_last(&self, workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
-        (0..self.map.n_points()).map(|n| self.log_density_of_last(n, workspace)).sum()
+        let TargetWorkspace { jet, points, .. } = workspace;
+        points.log_density(&*self.likelihood, &self.observations, &jet.outputs)
     }
 
     /// log p(yₙ | fₙ) at the outputs of the last evaluation.
     pub(crate) fn log_density_of_last(&self, n: usize, workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
         let TargetWorkspace { jet, points, .. } = workspace;
-        self.likelihood.log_density(self.observation(n), points.outputs_at(&jet.outputs, n))
+        points.log_density_at(&*self.likelihood, self.observation(n), &jet.outputs, n)
     }
 
     /// ℓ(θ).
@@ -116,13 +117,9 @@ impl<M: DifferentiableMap> Target<M> {
         self.map.jet(theta, velocity, &mut workspace.jet, &mut workspace.map);
         self.fill_scores(workspace);
         let value = self.log_likelihood_of_last(workspace) + self.prior.log_density(theta);
-        let (mut slope, mut curvature) = (self.prior.slope(theta, velocity), self.prior.curvature(velocity));
-        for n in 0..self.map.n_points() {
-            let (point_slope, point_curvature) = self.point_jet(n, workspace);
-            slope += point_slope;
-            curvature += point_curvature;
-        }
-        (value, slope, curvature)
+        let TargetWorkspace { jet, scores, points, .. } = workspace;
+        let (slope, curvature) = points.log_density_jets(&*self.likelihood, jet, scores);
+        (value, slope + self.prior.slope(theta, velocity), curvature + self.prior.curvature(velocity))
     }
 
     /// The first and second derivative of log p(yₙ | fₙ) along the velocity of the last jet.
@@ -134,7 +131,7 @@ impl<M: DifferentiableMap> Target<M> {
     /// The scores ∂ log p/∂f at the outputs of the last evaluation.
     pub(crate) fn fill_scores(&self, workspace: &mut TargetWorkspace<M::Workspace>) {
         let TargetWorkspace { jet, scores, points, .. } = workspace;
-        points.scores(&*self.likelihood, |n| self.observation(n), &jet.outputs, scores);
+        points.scores(&*self.likelihood, &self.observations, &jet.outputs, scores);
     }
 
     /// ∇²ℓ(θ), exact, from jets by polarisation: uᵀ∇²ℓ w = ¼[ℓ̈(u + w) − ℓ̈(u − w)]. Costs D² jets; for small D.

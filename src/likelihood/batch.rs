@@ -1,6 +1,9 @@
 //! A likelihood over all points at once, on unit-major arrays (entry (n, p) at `p·N + n`).
+//!
+//! With one output and a separable likelihood the arrays are handed over whole; otherwise point by point.
 
 use super::Likelihood;
+use crate::linalg::dot;
 
 /// One point's numbers, gathered from unit-major arrays.
 #[derive(Debug, Clone)]
@@ -41,25 +44,49 @@ impl PointBuffers {
         }
     }
 
-    /// The outputs at point n.
-    pub fn outputs_at(&mut self, outputs: &[f64], n: usize) -> &[f64] {
-        gather(outputs, n, self.n_points, &mut self.outputs);
-        &self.outputs
+    fn whole(&self, likelihood: &dyn Likelihood) -> bool {
+        self.outputs.len() == 1 && likelihood.is_separable()
     }
 
-    /// The scores ∂ log p(yₙ | fₙ)/∂fₙ, with `target(n)` the observation at point n.
-    pub fn scores<'t>(
-        &mut self,
-        likelihood: &dyn Likelihood,
-        target: impl Fn(usize) -> &'t [f64],
-        outputs: &[f64],
-        scores: &mut [f64],
-    ) {
-        for n in 0..self.n_points {
+    /// log p(yₙ | fₙ) of point n, whose observation is `target`.
+    pub fn log_density_at(&mut self, likelihood: &dyn Likelihood, target: &[f64], outputs: &[f64], n: usize) -> f64 {
+        gather(outputs, n, self.n_points, &mut self.outputs);
+        likelihood.log_density(target, &self.outputs)
+    }
+
+    /// Σₙ log p(yₙ | fₙ), observations one after another.
+    pub fn log_density(&mut self, likelihood: &dyn Likelihood, observations: &[f64], outputs: &[f64]) -> f64 {
+        if self.whole(likelihood) {
+            return likelihood.log_density(observations, outputs);
+        }
+        let width = observations.len() / self.n_points.max(1);
+        let targets = observations.chunks_exact(width.max(1)).enumerate();
+        targets.map(|(n, target)| self.log_density_at(likelihood, target, outputs, n)).sum()
+    }
+
+    /// The scores ∂ log p(yₙ | fₙ)/∂fₙ, observations one after another.
+    pub fn scores(&mut self, likelihood: &dyn Likelihood, observations: &[f64], outputs: &[f64], scores: &mut [f64]) {
+        if self.whole(likelihood) {
+            likelihood.gradient(observations, outputs, scores);
+            return;
+        }
+        let width = observations.len() / self.n_points.max(1);
+        for (n, target) in observations.chunks_exact(width.max(1)).enumerate() {
             gather(outputs, n, self.n_points, &mut self.outputs);
-            likelihood.gradient(target(n), &self.outputs, &mut self.vector);
+            likelihood.gradient(target, &self.outputs, &mut self.vector);
             scatter(&self.vector, n, self.n_points, scores);
         }
+    }
+
+    /// The sum over points of [`log_density_jet`](Self::log_density_jet).
+    pub fn log_density_jets(
+        &mut self,
+        likelihood: &dyn Likelihood,
+        jet: &crate::map::Jet,
+        scores: &[f64],
+    ) -> (f64, f64) {
+        let curvature = dot(scores, &jet.curvatures) - self.fisher_quadratic(likelihood, jet);
+        (dot(scores, &jet.tangents), curvature)
     }
 
     /// The first and second derivative of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀHₙḟₙ with g the scores.
@@ -82,6 +109,10 @@ impl PointBuffers {
 
     /// The seeds R of every point (K = P columns): entry (n, p, k) at `(p·P + k)·N + n`.
     pub fn whitening(&mut self, likelihood: &dyn Likelihood, outputs: &[f64], seeds: &mut [f64]) {
+        if self.whole(likelihood) {
+            likelihood.deviations(outputs, seeds);
+            return;
+        }
         for n in 0..self.n_points {
             gather(outputs, n, self.n_points, &mut self.outputs);
             likelihood.whitening(&self.outputs, &mut self.matrix);
@@ -91,6 +122,10 @@ impl PointBuffers {
 
     /// The whitened force z of every point: entry (n, k) at `k·N + n`.
     pub fn whitened_force(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet, force: &mut [f64]) {
+        if self.whole(likelihood) {
+            likelihood.whitened_force(&jet.outputs, &jet.tangents, &jet.curvatures, force);
+            return;
+        }
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
             likelihood.whitened_force(&self.outputs, &self.tangents, &self.curvatures, &mut self.vector);
@@ -100,6 +135,9 @@ impl PointBuffers {
 
     /// Σₙ ḟₙᵀHₙḟₙ.
     pub fn fisher_quadratic(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet) -> f64 {
+        if self.whole(likelihood) {
+            return likelihood.fisher_quadratic(&jet.outputs, &jet.tangents);
+        }
         let mut sum = 0.0;
         for n in 0..self.n_points {
             self.gather_jet(jet, n);

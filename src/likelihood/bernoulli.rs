@@ -1,7 +1,7 @@
 //! Bernoulli in the logit: log p(y | f) = Σ_k (y_k f_k − log(1 + e^(f_k))), y_k ∈ {0, 1}, p = sigmoid f.
 
 use super::{Likelihood, TargetError, check_values, write, write_diagonal};
-use crate::elementary::{exp, sigmoid, softplus, tanh};
+use crate::elementary::{exp, sigmoid, softplus, vectorized_sum};
 
 /// Independent yes/no targets, one for each output, whose log odds are the outputs.
 ///
@@ -20,17 +20,15 @@ use crate::elementary::{exp, sigmoid, softplus, tanh};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bernoulli;
 
-/// √(p(1−p)) = e^(−|f|/2)/(1 + e^(−|f|)).
+/// √(p(1−p)) = u/(1 + u²), u = e^(−|f|/2).
+#[inline(always)]
 fn deviation(logit: f64) -> f64 {
-    exp(-0.5 * logit.abs()) / (1.0 + exp(-logit.abs()))
-}
-
-/// 1 − 2p = −tanh(f/2).
-fn skewness(logit: f64) -> f64 {
-    -tanh(0.5 * logit)
+    let u = exp(-0.5 * logit.abs());
+    u / (1.0 + u * u)
 }
 
 /// p(1−p).
+#[inline(always)]
 fn bernoulli_variance(logit: f64) -> f64 {
     sigmoid(logit) * sigmoid(-logit)
 }
@@ -46,7 +44,8 @@ impl Likelihood for Bernoulli {
 
     /// −Σ log(1 + e^(±f)), with the sign that makes the observed outcome likely when ±f is negative.
     fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
-        target.iter().zip(outputs).map(|(y, f)| -softplus((1.0 - 2.0 * y) * f)).sum()
+        let outputs = &outputs[..target.len()];
+        vectorized_sum(target.len(), |k| -softplus((1.0 - 2.0 * target[k]) * outputs[k]))
     }
 
     /// y − p, as 1 − p = sigmoid(−f) or −p.
@@ -71,14 +70,29 @@ impl Likelihood for Bernoulli {
         write(
             force,
             jets.map(|((&f, &tangent), &curvature)| {
-                let deviation = deviation(f);
-                deviation * curvature + 0.5 * skewness(f) * (deviation * tangent) * tangent
+                // With u as above, 1 − 2p = −sign(f) (1 − u²)/(1 + u²).
+                let u = exp(-0.5 * f.abs());
+                let deviation = u / (1.0 + u * u);
+                let skewness = ((u - 1.0) * (u + 1.0) / (1.0 + u * u)).copysign(-f);
+                deviation * curvature + 0.5 * skewness * (deviation * tangent) * tangent
             }),
         );
     }
 
     fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
-        outputs.iter().zip(tangents).map(|(&f, tangent)| (deviation(f) * tangent).powi(2)).sum()
+        let tangents = &tangents[..outputs.len()];
+        vectorized_sum(outputs.len(), |k| {
+            let root = deviation(outputs[k]) * tangents[k];
+            root * root
+        })
+    }
+
+    fn is_separable(&self) -> bool {
+        true
+    }
+
+    fn deviations(&self, outputs: &[f64], deviations: &mut [f64]) {
+        write(deviations, outputs.iter().map(|&f| deviation(f)));
     }
 
     fn mean(&self, outputs: &[f64], mean: &mut [f64]) {

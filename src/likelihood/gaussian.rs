@@ -125,6 +125,14 @@ impl Likelihood for Gaussian {
         tangents.iter().zip(self.levels()).map(|(tangent, sigma)| (tangent / sigma).powi(2)).sum()
     }
 
+    fn is_separable(&self) -> bool {
+        self.sigmas.len() == 1
+    }
+
+    fn deviations(&self, _: &[f64], deviations: &mut [f64]) {
+        write(deviations, self.levels().map(|sigma| 1.0 / sigma));
+    }
+
     fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
         write(mean, outputs.iter().copied());
     }

@@ -29,6 +29,8 @@ pub use family::Family;
 pub use gaussian::{Gaussian, NoiseError};
 pub use poisson::Poisson;
 
+use crate::elementary::vectorized;
+
 /// The distribution of one observation y given the network's P raw outputs f.
 ///
 /// Slices named `outputs`, `tangents` (ḟ), `curvatures` (f̈), `gradient`, `force`, `mean` and `variance` have P
@@ -82,6 +84,19 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
 
     /// ḟᵀ H ḟ, which is also −d²log p along a straight line of outputs, as a sum of squares.
     fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64;
+
+    /// Whether log p is a sum over the outputs of terms of one form, each with its own target. All points of a network
+    /// with one output are then evaluated by one call, as if they were many outputs of a single observation.
+    fn is_separable(&self) -> bool {
+        false
+    }
+
+    /// Writes √H of each output, for separable likelihoods: the diagonal of R, for any number of outputs.
+    fn deviations(&self, outputs: &[f64], deviations: &mut [f64]) {
+        for (output, deviation) in outputs.iter().zip(deviations) {
+            self.whitening(std::slice::from_ref(output), std::slice::from_mut(deviation));
+        }
+    }
 
     /// Writes E(y | f), for classes their probabilities.
     fn mean(&self, outputs: &[f64], mean: &mut [f64]);
@@ -192,8 +207,14 @@ fn write_diagonal(matrix: &mut [f64], n: usize, diagonal: impl Iterator<Item = f
 }
 
 /// Writes one value after the other.
+#[inline(always)]
 fn write(into: &mut [f64], values: impl Iterator<Item = f64>) {
-    for (entry, value) in into.iter_mut().zip(values) {
-        *entry = value;
-    }
+    vectorized(
+        #[inline(always)]
+        || {
+            for (entry, value) in into.iter_mut().zip(values) {
+                *entry = value;
+            }
+        },
+    );
 }

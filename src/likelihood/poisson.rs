@@ -23,6 +23,7 @@ const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 pub struct Poisson;
 
 /// x √r = x e^(f/2), zero for x = 0 whatever the rate.
+#[inline(always)]
 fn times_root_rate(x: f64, log_rate: f64) -> f64 {
     if x == 0.0 { 0.0 } else { x * exp(0.5 * log_rate) }
 }
@@ -66,6 +67,14 @@ impl Likelihood for Poisson {
 
     fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
         outputs.iter().zip(tangents).map(|(&f, &tangent)| times_root_rate(tangent, f).powi(2)).sum()
+    }
+
+    fn is_separable(&self) -> bool {
+        true
+    }
+
+    fn deviations(&self, outputs: &[f64], deviations: &mut [f64]) {
+        write(deviations, outputs.iter().map(|&f| exp(0.5 * f)));
     }
 
     fn mean(&self, outputs: &[f64], mean: &mut [f64]) {

@@ -29,6 +29,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::elementary::vectorized;
+
 /// A name that is no activation's; the message lists those that are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown activation `{name}`: choose one of {}", Activation::ALL.map(Activation::name).join(", "))]
@@ -157,17 +159,17 @@ impl Activation {
     /// Writes h = φ(z) of every entry. Slices of equal length; the same numbers as [`value`](Self::value).
     pub fn apply(&self, z: &[f64], h: &mut [f64]) {
         debug_assert_eq!(z.len(), h.len());
-        with_jet!(*self, jet => for (&z, h) in z.iter().zip(h) {
+        with_jet!(*self, jet => vectorized(#[inline(always)] || for (&z, h) in z.iter().zip(h) {
             *h = jet(z).0;
-        });
+        }));
     }
 
     /// Writes h = φ(z) and φ′(z) of every entry. Slices of equal length.
     pub fn apply_with_slope(&self, z: &[f64], h: &mut [f64], slope: &mut [f64]) {
         debug_assert!(z.len() == h.len() && z.len() == slope.len());
-        with_jet!(*self, jet => for ((&z, h), slope) in z.iter().zip(h).zip(slope) {
+        with_jet!(*self, jet => vectorized(#[inline(always)] || for ((&z, h), slope) in z.iter().zip(h).zip(slope) {
             (*h, *slope, _) = jet(z);
-        });
+        }));
     }
 
     /// Writes h = φ(z), φ′(z) and φ″(z) of every entry. Slices of equal length.
@@ -181,9 +183,9 @@ impl Activation {
     /// ```
     pub fn apply_jet(&self, z: &[f64], h: &mut [f64], slope: &mut [f64], curvature: &mut [f64]) {
         debug_assert!(z.len() == h.len() && z.len() == slope.len() && z.len() == curvature.len());
-        with_jet!(*self, jet => for (((&z, h), slope), curvature) in z.iter().zip(h).zip(slope).zip(curvature) {
+        with_jet!(*self, jet => vectorized(#[inline(always)] || for (((&z, h), slope), curvature) in z.iter().zip(h).zip(slope).zip(curvature) {
             (*h, *slope, *curvature) = jet(z);
-        });
+        }));
     }
 }
 
