@@ -16,19 +16,19 @@ pub(crate) fn vectorized<T>(work: impl FnOnce() -> T) -> T {
     pulp::Arch::new().dispatch(work)
 }
 
-/// Σᵢ term(i) for i < count: terms by vector instructions, added in an order that is the same on every processor.
+/// Σᵢ term(xᵢ, yᵢ): terms by vector instructions, added in an order that is the same on every processor.
 #[inline(always)]
-pub(crate) fn vectorized_sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
+pub(crate) fn vectorized_sum(x: &[f64], y: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {
     const BLOCK: usize = 32;
     const LANES: usize = 4;
     vectorized(
         #[inline(always)]
         || {
             let (mut sums, mut terms) = ([0.0; LANES], [0.0; BLOCK]);
-            for start in (0..count).step_by(BLOCK) {
-                let length = BLOCK.min(count - start);
-                for (i, slot) in terms[..length].iter_mut().enumerate() {
-                    *slot = term(start + i);
+            for (x, y) in x.chunks(BLOCK).zip(y.chunks(BLOCK)) {
+                let length = x.len().min(y.len());
+                for ((slot, &x), &y) in terms.iter_mut().zip(x).zip(y) {
+                    *slot = term(x, y);
                 }
                 terms[length..].fill(0.0);
                 for lanes in terms.chunks_exact(LANES) {

@@ -106,20 +106,30 @@ impl<M: DifferentiableMap> Target<M> {
         value
     }
 
-    /// ℓ, ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀHₙḟₙ] − vᵀAv, with g the scores and H the output Fisher (the
-    /// negative Hessian of log p in its outputs, since every likelihood here is in canonical form).
+    /// ℓ, ℓ̇ and ℓ̈ along a velocity.
     pub fn jet(
         &self,
         theta: &[f64],
         velocity: &[f64],
         workspace: &mut TargetWorkspace<M::Workspace>,
     ) -> (f64, f64, f64) {
+        let (slope, curvature) = self.slope_and_curvature(theta, velocity, workspace);
+        (self.log_likelihood_of_last(workspace) + self.prior.log_density(theta), slope, curvature)
+    }
+
+    /// ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀHₙḟₙ] − vᵀAv, with g the scores and H the output Fisher (the negative
+    /// Hessian of log p in its outputs, since every likelihood here is in canonical form).
+    pub fn slope_and_curvature(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        workspace: &mut TargetWorkspace<M::Workspace>,
+    ) -> (f64, f64) {
         self.map.jet(theta, velocity, &mut workspace.jet, &mut workspace.map);
         self.fill_scores(workspace);
-        let value = self.log_likelihood_of_last(workspace) + self.prior.log_density(theta);
         let TargetWorkspace { jet, scores, points, .. } = workspace;
         let (slope, curvature) = points.log_density_jets(&*self.likelihood, jet, scores);
-        (value, slope + self.prior.slope(theta, velocity), curvature + self.prior.curvature(velocity))
+        (slope + self.prior.slope(theta, velocity), curvature + self.prior.curvature(velocity))
     }
 
     /// The first and second derivative of log p(yₙ | fₙ) along the velocity of the last jet.

@@ -55,7 +55,7 @@ const AIM: f64 = 1e-8;
 /// … and a geodesic that ends within this is accepted: rounding may not allow more when P is very badly conditioned.
 const ACCEPTED: f64 = 1e-3;
 /// Tolerance of the geodesic.
-const PATH_TOLERANCE: f64 = 1e-12;
+const PATH_TOLERANCE: f64 = 1e-13;
 /// How far polygons stay from the cut locus, as a share of |√Λx̄|.
 const CLEARANCE: f64 = 0.05;
 /// Newton steps on the multipliers.
@@ -148,36 +148,49 @@ impl GaussianLogarithmWorker<'_> {
     }
 
     /// Corrects the polygon's velocity until its geodesic meets the goal, or the corrections cease to help.
+    ///
+    /// The polygon's derivative S = ∂v/∂x̄ learns from every geodesic tried (Broyden): after a step s that moved the end
+    /// by y, S ← S + (s − Sy)yᵀP/(yᵀPy), which makes Sy = s and changes nothing across y.
     fn correct(&mut self, polygon: &Polygon, goal: &[f64]) -> (Vec<f64>, f64) {
-        let derivative = polygon.derivative();
         let lambda = &self.map.eigen.values;
-        let size = |x: &[f64]| x.iter().zip(lambda).map(|(x, l)| l * x * x).sum::<f64>().sqrt();
-        let length = size(goal);
-        let defect_of = |end: &[f64]| -> Vec<f64> { goal.iter().zip(end).map(|(goal, end)| goal - end).collect() };
+        let inner = |x: &[f64], y: &[f64]| x.iter().zip(y).zip(lambda).map(|((x, y), l)| l * x * y).sum::<f64>();
+        let length = inner(goal, goal).sqrt();
+        let column = |values: &[f64]| Mat::from_fn(values.len(), 1, |i, _| values[i]);
+        let mut derivative = polygon.derivative();
         let mut velocity = polygon.velocity();
         let Some(end) = self.end(&velocity) else { return (velocity, f64::INFINITY) };
-        let mut defect = defect_of(&end);
-        let mut residual = size(&defect) / length;
-        let mut corrections = 0;
-        while residual > AIM && corrections < MOST_CORRECTIONS {
-            let step = &derivative * MatRef::from_column_major_slice(&defect, defect.len(), 1);
-            let mut part = 1.0;
-            loop {
-                corrections += 1;
-                let trial: Vec<f64> =
-                    velocity.iter().zip(step.col(0).iter()).map(|(v, step)| v + part * step).collect();
-                let trial_defect = self.end(&trial).map(|end| defect_of(&end));
-                let trial_residual = trial_defect.as_ref().map_or(f64::INFINITY, |defect| size(defect) / length);
-                if let Some(trial_defect) = trial_defect
-                    && trial_residual < (1.0 - 0.3 * part) * residual
-                {
-                    (velocity, defect, residual) = (trial, trial_defect, trial_residual);
-                    break;
+        let difference = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<f64>>();
+        let mut defect = difference(goal, &end);
+        let mut residual = inner(&defect, &defect).sqrt() / length;
+        let mut part = 1.0;
+        for _ in 0..MOST_CORRECTIONS {
+            if residual <= AIM || part < 1e-3 {
+                break;
+            }
+            let step = &derivative * column(&defect);
+            let step: Vec<f64> = step.col(0).iter().map(|step| part * step).collect();
+            let trial: Vec<f64> = velocity.iter().zip(&step).map(|(v, step)| v + step).collect();
+            let Some(end) = self.end(&trial) else {
+                part *= 0.3;
+                continue;
+            };
+            let trial_defect = difference(goal, &end);
+            let moved = difference(&defect, &trial_defect);
+            let expected = &derivative * column(&moved);
+            let weight = inner(&moved, &moved);
+            if weight > 0.0 {
+                for (j, (moved, l)) in moved.iter().zip(lambda).enumerate() {
+                    for (i, step) in step.iter().enumerate() {
+                        derivative[(i, j)] += (step - expected[(i, 0)]) * l * moved / weight;
+                    }
                 }
-                part *= 0.4;
-                if corrections >= MOST_CORRECTIONS || part < 0.01 {
-                    return (velocity, residual);
-                }
+            }
+            let trial_residual = inner(&trial_defect, &trial_defect).sqrt() / length;
+            if trial_residual < residual {
+                (velocity, defect, residual) = (trial, trial_defect, trial_residual);
+                part = f64::min(2.0 * part, 1.0);
+            } else {
+                part *= 0.5;
             }
         }
         (velocity, residual)

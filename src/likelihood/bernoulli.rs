@@ -44,8 +44,12 @@ impl Likelihood for Bernoulli {
 
     /// −Σ log(1 + e^(±f)), with the sign that makes the observed outcome likely when ±f is negative.
     fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
-        let outputs = &outputs[..target.len()];
-        vectorized_sum(target.len(), |k| -softplus((1.0 - 2.0 * target[k]) * outputs[k]))
+        vectorized_sum(
+            target,
+            outputs,
+            #[inline(always)]
+            |y, f| -softplus((1.0 - 2.0 * y) * f),
+        )
     }
 
     /// y − p, as 1 − p = sigmoid(−f) or −p.
@@ -80,11 +84,12 @@ impl Likelihood for Bernoulli {
     }
 
     fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
-        let tangents = &tangents[..outputs.len()];
-        vectorized_sum(outputs.len(), |k| {
-            let root = deviation(outputs[k]) * tangents[k];
-            root * root
-        })
+        vectorized_sum(
+            outputs,
+            tangents,
+            #[inline(always)]
+            |f, tangent| (deviation(f) * tangent) * (deviation(f) * tangent),
+        )
     }
 
     fn is_separable(&self) -> bool {
