@@ -1,6 +1,8 @@
 //! Gaussian noise: log p(y | f) = −Σ_k (½((y_k − f_k)/σ_k)² + log σ_k + ½ log 2π).
 
 use super::{Likelihood, TargetError, at_least_outputs, check_values, write, write_diagonal};
+use crate::elementary::vectorized_sum;
+use crate::linalg::dot;
 
 /// ½ log 2π.
 const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
@@ -97,6 +99,15 @@ impl Likelihood for Gaussian {
     }
 
     fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        if let [sigma] = self.sigmas[..] {
+            let squares = vectorized_sum(
+                target,
+                outputs,
+                #[inline(always)]
+                |y, f| (y - f) * (y - f),
+            );
+            return -0.5 * squares / sigma / sigma - target.len() as f64 * (sigma.ln() + HALF_LOG_TWO_PI);
+        }
         let log_density = |((y, f), sigma): ((&f64, &f64), f64)| {
             let residual = (y - f) / sigma;
             -0.5 * residual * residual - sigma.ln() - HALF_LOG_TWO_PI
@@ -106,7 +117,10 @@ impl Likelihood for Gaussian {
 
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
         let residuals = target.iter().zip(outputs).map(|(y, f)| y - f);
-        write(gradient, residuals.zip(self.levels()).map(|(residual, sigma)| residual / sigma / sigma));
+        match self.sigmas[..] {
+            [sigma] => write(gradient, residuals.map(|residual| residual / sigma / sigma)),
+            _ => write(gradient, residuals.zip(self.levels()).map(|(residual, sigma)| residual / sigma / sigma)),
+        }
     }
 
     fn fisher(&self, outputs: &[f64], fisher: &mut [f64]) {
@@ -118,11 +132,17 @@ impl Likelihood for Gaussian {
     }
 
     fn whitened_force(&self, _: &[f64], _: &[f64], curvatures: &[f64], force: &mut [f64]) {
-        write(force, curvatures.iter().zip(self.levels()).map(|(curvature, sigma)| curvature / sigma));
+        match self.sigmas[..] {
+            [sigma] => write(force, curvatures.iter().map(|curvature| curvature / sigma)),
+            _ => write(force, curvatures.iter().zip(self.levels()).map(|(curvature, sigma)| curvature / sigma)),
+        }
     }
 
     fn fisher_quadratic(&self, _: &[f64], tangents: &[f64]) -> f64 {
-        tangents.iter().zip(self.levels()).map(|(tangent, sigma)| (tangent / sigma).powi(2)).sum()
+        match self.sigmas[..] {
+            [sigma] => dot(tangents, tangents) / sigma / sigma,
+            _ => tangents.iter().zip(self.levels()).map(|(tangent, sigma)| (tangent / sigma).powi(2)).sum(),
+        }
     }
 
     fn is_separable(&self) -> bool {
@@ -130,7 +150,8 @@ impl Likelihood for Gaussian {
     }
 
     fn deviations(&self, _: &[f64], deviations: &mut [f64]) {
-        write(deviations, self.levels().map(|sigma| 1.0 / sigma));
+        // Asked for only with one noise level.
+        deviations.fill(1.0 / self.sigmas[0]);
     }
 
     fn mean(&self, outputs: &[f64], mean: &mut [f64]) {

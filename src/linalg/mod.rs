@@ -9,7 +9,9 @@ pub use cholesky::{Cholesky, FailedPivot};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
+
+use crate::elementary::vectorized;
 
 /// Multiply-adds below which a product is not worth sharing among threads.
 const PARALLEL_THRESHOLD: f64 = 2e7;
@@ -25,8 +27,60 @@ pub fn parallelism(work: f64) -> Par {
     }
 }
 
+/// Up to this many columns (of the left factor) or rows (of the product) a plain loop beats faer's blocked kernels.
+const THIN: usize = 4;
+
+/// A column of a column-major matrix as a slice; empty if it is not contiguous.
+pub fn column_slice(column: ColRef<'_, f64>) -> &[f64] {
+    column.try_as_col_major().map(ColRef::as_slice).unwrap_or_default()
+}
+
+/// A column of a column-major matrix as a slice; empty if it is not contiguous.
+pub fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
+    column.try_as_col_major_mut().map(ColMut::as_slice_mut).unwrap_or_default()
+}
+
+/// Sums of few columns: dst ← beta·dst + Σₖ lhsₖ·rhsₖ for each column of dst.
+fn combine_columns(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
+    for (j, column) in dst.col_iter_mut().enumerate() {
+        let column = column_slice_mut(column);
+        if accumulate == Accum::Replace {
+            column.fill(0.0);
+        }
+        for (k, source) in lhs.col_iter().enumerate() {
+            let (source, factor) = (column_slice(source), rhs[(k, j)]);
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (value, source) in column.iter_mut().zip(source) {
+                        *value += factor * source;
+                    }
+                },
+            );
+        }
+    }
+}
+
+/// Inner products with the columns of `rows`: dst ← beta·dst + rowsᵀ·rhs.
+fn inner_products(mut dst: MatMut<'_, f64>, accumulate: Accum, rows: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
+    for (j, column) in rhs.col_iter().enumerate() {
+        let column = column_slice(column);
+        for (i, row) in rows.col_iter().enumerate() {
+            let product = dot(column_slice(row), column);
+            dst[(i, j)] = if accumulate == Accum::Replace { product } else { dst[(i, j)] + product };
+        }
+    }
+}
+
 /// dst ← beta·dst + lhs·rhs, with beta 0 ([`Accum::Replace`]) or 1 ([`Accum::Add`]).
 pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
+    let by_columns = |matrix: MatRef<'_, f64>| matrix.try_as_col_major().is_some();
+    if lhs.ncols() <= THIN && by_columns(lhs) && by_columns(dst.as_ref()) {
+        return combine_columns(dst, accumulate, lhs, rhs);
+    }
+    if lhs.nrows() <= THIN && by_columns(lhs.transpose()) && by_columns(rhs) {
+        return inner_products(dst, accumulate, lhs.transpose(), rhs);
+    }
     let work = lhs.nrows() as f64 * lhs.ncols() as f64 * rhs.ncols() as f64;
     faer::linalg::matmul::matmul(dst, accumulate, lhs, rhs, 1.0, parallelism(work));
 }
@@ -58,13 +112,34 @@ pub fn mirror_lower(matrix: &mut Mat<f64>) {
 
 /// xᵀy.
 pub fn dot(x: &[f64], y: &[f64]) -> f64 {
-    // Four partial sums let the compiler vectorise; the order is fixed, so the result is reproducible.
-    let mut sums = [0.0; 4];
-    let (x_chunks, y_chunks) = (x.chunks_exact(4), y.chunks_exact(4));
+    // Eight partial sums keep the adders busy; the order is fixed, so the result is reproducible.
+    let (x_chunks, y_chunks) = (x.chunks_exact(8), y.chunks_exact(8));
     let tail: f64 = x_chunks.remainder().iter().zip(y_chunks.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in x_chunks.zip(y_chunks) {
-        for k in 0..4 {
-            sums[k] += a[k] * b[k];
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut sums = [0.0; 8];
+            for (a, b) in x_chunks.zip(y_chunks) {
+                for k in 0..8 {
+                    sums[k] += a[k] * b[k];
+                }
+            }
+            for k in 0..4 {
+                sums[k] += sums[k + 4];
+            }
+            (sums[0] + sums[2]) + (sums[1] + sums[3]) + tail
+        },
+    )
+}
+
+/// Σ xᵢ, in a fixed order.
+pub fn sum(x: &[f64]) -> f64 {
+    let mut sums = [0.0; 4];
+    let chunks = x.chunks_exact(4);
+    let tail: f64 = chunks.remainder().iter().sum();
+    for values in chunks {
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum += value;
         }
     }
     (sums[0] + sums[2]) + (sums[1] + sums[3]) + tail

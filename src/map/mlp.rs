@@ -15,8 +15,9 @@ use faer::{Accum, Mat, MatMut, MatRef};
 use ndarray::ArrayView2;
 
 use super::{DifferentiableMap, Jet};
+use crate::elementary::vectorized;
 use crate::error::{Error, Result, check_size};
-use crate::linalg::{multiply, multiply_by_own_transpose};
+use crate::linalg::{column_slice, column_slice_mut, multiply, multiply_by_own_transpose, sum};
 use crate::network::{Architecture, Layer};
 
 /// A network at N fixed inputs, as a function of its parameters.
@@ -109,8 +110,8 @@ impl MlpMap {
                     let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * m..(j + 1) * m);
                     for ((target, inputs), deltas) in block.col_iter_mut().zip(inputs.col_iter()).zip(deltas.col_iter())
                     {
-                        let products = contiguous_ref(inputs).iter().zip(contiguous_ref(deltas));
-                        for (value, (input, delta)) in contiguous(target).iter_mut().zip(products) {
+                        let products = column_slice(inputs).iter().zip(column_slice(deltas));
+                        for (value, (input, delta)) in column_slice_mut(target).iter_mut().zip(products) {
                             *value += variances[index] * (input + bias) * delta;
                         }
                     }
@@ -139,9 +140,9 @@ impl MlpMap {
     /// Applies the activation of a hidden layer to its values alone.
     fn activate_values(&self, buffers: &mut LayerBuffers, sums: &mut [f64]) {
         for (column, slopes) in buffers.values.col_iter_mut().zip(buffers.slopes.col_iter_mut()) {
-            let values = &mut contiguous(column)[..sums.len()];
+            let values = &mut column_slice_mut(column)[..sums.len()];
             sums.copy_from_slice(values);
-            self.architecture.activation().apply_with_slope(sums, values, contiguous(slopes));
+            self.architecture.activation().apply_with_slope(sums, values, column_slice_mut(slopes));
         }
     }
 
@@ -150,15 +151,20 @@ impl MlpMap {
         let n = self.n_points();
         let (sums, bends) = scratch.split_at_mut(n);
         for (column, slopes) in buffers.values.col_iter_mut().zip(buffers.slopes.col_iter_mut()) {
-            let (z0, rest) = contiguous(column).split_at_mut(n);
+            let (z0, rest) = column_slice_mut(column).split_at_mut(n);
             let (z1, z2) = rest.split_at_mut(n);
-            let slopes = contiguous(slopes);
+            let slopes = column_slice_mut(slopes);
             sums.copy_from_slice(z0);
             self.architecture.activation().apply_jet(sums, z0, slopes, bends);
-            for ((first, second), (slope, bend)) in z1.iter_mut().zip(z2).zip(slopes.iter().zip(&*bends)) {
-                *second = slope * *second + 0.5 * bend * *first * *first;
-                *first *= slope;
-            }
+            vectorized(
+                #[inline(always)]
+                || {
+                    for ((first, second), (slope, bend)) in z1.iter_mut().zip(z2).zip(slopes.iter().zip(&*bends)) {
+                        *second = slope * *second + 0.5 * bend * *first * *first;
+                        *first *= slope;
+                    }
+                },
+            );
         }
     }
 }
@@ -170,16 +176,6 @@ impl MlpWorkspace {
     }
 }
 
-/// A column of a column-major matrix as a slice.
-fn contiguous(column: faer::ColMut<'_, f64>) -> &mut [f64] {
-    column.try_as_col_major_mut().map(faer::ColMut::as_slice_mut).unwrap_or_default()
-}
-
-/// A column of a column-major matrix as a slice.
-fn contiguous_ref(column: faer::ColRef<'_, f64>) -> &[f64] {
-    column.try_as_col_major().map(faer::ColRef::as_slice).unwrap_or_default()
-}
-
 /// Wᵀ as an inputs × outputs matrix (the weights are stored row by row).
 fn weights_transposed<'a>(layer: &Layer, theta: &'a [f64]) -> MatRef<'a, f64> {
     MatRef::from_column_major_slice(layer.weights(theta), layer.inputs, layer.outputs)
@@ -188,7 +184,7 @@ fn weights_transposed<'a>(layer: &Layer, theta: &'a [f64]) -> MatRef<'a, f64> {
 /// Sets `rows` rows of a layer's sums, from `start`, to the bias (or zero).
 fn fill_bias(values: &mut Mat<f64>, start: usize, rows: usize, biases: &[f64]) {
     for (o, column) in values.col_iter_mut().enumerate() {
-        contiguous(column)[start..start + rows].fill(biases.get(o).copied().unwrap_or(0.0));
+        column_slice_mut(column)[start..start + rows].fill(biases.get(o).copied().unwrap_or(0.0));
     }
 }
 
@@ -243,7 +239,7 @@ impl DifferentiableMap for MlpMap {
             }
         }
         for (column, out) in layers[last].values.col_iter().zip(outputs.chunks_exact_mut(n.max(1))) {
-            out.copy_from_slice(&contiguous_ref(column)[..n]);
+            out.copy_from_slice(&column_slice(column)[..n]);
         }
     }
 
@@ -269,7 +265,7 @@ impl DifferentiableMap for MlpMap {
             }
         }
         for (p, column) in layers[last].values.col_iter().enumerate() {
-            let column = contiguous_ref(column);
+            let column = column_slice(column);
             let range = p * n..(p + 1) * n;
             jet.outputs[range.clone()].copy_from_slice(&column[..n]);
             jet.tangents[range.clone()].copy_from_slice(&column[n..2 * n]);
@@ -283,7 +279,7 @@ impl DifferentiableMap for MlpMap {
         let (n, last) = (self.n_points(), self.last());
         let m = n * workspace.columns;
         for (column, seed) in workspace.layers[last].sensitivities.col_iter_mut().zip(seeds.chunks_exact(m.max(1))) {
-            contiguous(column).copy_from_slice(seed);
+            column_slice_mut(column).copy_from_slice(seed);
         }
         for index in (0..last).rev() {
             let next = &self.architecture.layers()[index + 1];
@@ -292,8 +288,8 @@ impl DifferentiableMap for MlpMap {
             let weights = weights_transposed(next, theta).transpose();
             multiply(buffers.sensitivities.as_mut(), Accum::Replace, after.sensitivities.as_ref(), weights);
             for (column, slopes) in buffers.sensitivities.col_iter_mut().zip(buffers.slopes.col_iter()) {
-                let slopes = contiguous_ref(slopes);
-                for block in contiguous(column).chunks_exact_mut(n.max(1)) {
+                let slopes = column_slice(slopes);
+                for block in column_slice_mut(column).chunks_exact_mut(n.max(1)) {
                     for (value, slope) in block.iter_mut().zip(slopes) {
                         *value *= slope;
                     }
@@ -307,10 +303,10 @@ impl DifferentiableMap for MlpMap {
         for (index, layer) in self.architecture.layers().iter().enumerate() {
             let inputs = self.layer_values(&workspace.layers, index);
             for (o, sensitivity) in workspace.layers[index].sensitivities.col_iter().enumerate() {
-                let sensitivity = contiguous_ref(sensitivity);
+                let sensitivity = column_slice(sensitivity);
                 for (i, input) in inputs.col_iter().enumerate() {
-                    let input = contiguous_ref(input);
-                    let target = contiguous(rows.rb_mut().col_mut(layer.offset + o * layer.inputs + i));
+                    let input = column_slice(input);
+                    let target = column_slice_mut(rows.rb_mut().col_mut(layer.offset + o * layer.inputs + i));
                     for (block, delta) in target.chunks_exact_mut(n).zip(sensitivity.chunks_exact(n)) {
                         for ((value, delta), h) in block.iter_mut().zip(delta).zip(input) {
                             *value = delta * h;
@@ -318,7 +314,7 @@ impl DifferentiableMap for MlpMap {
                     }
                 }
                 if layer.bias {
-                    contiguous(rows.rb_mut().col_mut(layer.offset + layer.n_weights() + o))
+                    column_slice_mut(rows.rb_mut().col_mut(layer.offset + layer.n_weights() + o))
                         .copy_from_slice(sensitivity);
                 }
             }
@@ -333,13 +329,13 @@ impl DifferentiableMap for MlpMap {
             // U h + u_b at every point, then its product with every sensitivity.
             let mut moved = MatMut::from_column_major_slice_mut(&mut scratch[..n * layer.outputs], n, layer.outputs);
             for (o, column) in moved.rb_mut().col_iter_mut().enumerate() {
-                contiguous(column).fill(layer.biases(direction).get(o).copied().unwrap_or(0.0));
+                column_slice_mut(column).fill(layer.biases(direction).get(o).copied().unwrap_or(0.0));
             }
             let inputs = self.layer_values(layers, index);
             multiply(moved.rb_mut(), Accum::Add, inputs, weights_transposed(layer, direction));
             for (change, sensitivity) in moved.rb().col_iter().zip(layers[index].sensitivities.col_iter()) {
-                let change = contiguous_ref(change);
-                let blocks = contiguous_ref(sensitivity).chunks_exact(n.max(1));
+                let change = column_slice(change);
+                let blocks = column_slice(sensitivity).chunks_exact(n.max(1));
                 for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(blocks) {
                     for ((value, delta), step) in block.iter_mut().zip(deltas).zip(change) {
                         *value += delta * step;
@@ -359,16 +355,16 @@ impl DifferentiableMap for MlpMap {
             for (o, (column, sensitivity)) in
                 weighted.rb_mut().col_iter_mut().zip(layers[index].sensitivities.col_iter()).enumerate()
             {
-                let column = contiguous(column);
+                let column = column_slice_mut(column);
                 column.fill(0.0);
-                let blocks = contiguous_ref(sensitivity).chunks_exact(n.max(1));
+                let blocks = column_slice(sensitivity).chunks_exact(n.max(1));
                 for (deltas, factors) in blocks.zip(weights.chunks_exact(n.max(1))) {
                     for ((value, delta), factor) in column.iter_mut().zip(deltas).zip(factors) {
                         *value += delta * factor;
                     }
                 }
                 if let Some(bias) = bias_part.get_mut(o) {
-                    *bias = column.iter().sum();
+                    *bias = sum(column);
                 }
             }
             let gradient = MatMut::from_column_major_slice_mut(weight_part, layer.inputs, layer.outputs);
@@ -407,9 +403,9 @@ impl DifferentiableMap for MlpMap {
                     let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * n..(j + 1) * n);
                     for (c, column) in block.col_iter_mut().enumerate() {
                         let start = if j == k { c } else { 0 };
-                        let target = &mut contiguous(column)[start..];
-                        let inputs = &contiguous_ref(input_products.col(c))[start..];
-                        let deltas = &contiguous_ref(sensitivity_products.col(c))[start..];
+                        let target = &mut column_slice_mut(column)[start..];
+                        let inputs = &column_slice(input_products.col(c))[start..];
+                        let deltas = &column_slice(sensitivity_products.col(c))[start..];
                         for ((value, input), delta) in target.iter_mut().zip(inputs).zip(deltas) {
                             *value += variance * (input + bias) * delta;
                         }
