@@ -1,0 +1,274 @@
+"""Times what one would run instead: laplace-torch for fitting, tuning and linearised predictions, and a jitted f64
+JAX/diffrax exponential map for Fisher geodesics, on the same weights, data and velocities as `rla`, in one run.
+
+    python3 benches/peers/compare.py [--quick]
+
+Needs a Rust toolchain and Python 3.10 or newer; everything else goes into an environment of its own under
+target/peers. Both sides may use all cores. Times are the shortest of a few runs; compilation by XLA is not counted.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "target" / "peers"
+PYTHON = WORK / "venv" / "bin" / "python"
+PACKAGES = ["numpy", "scipy", "safetensors", "jax", "diffrax", "laplace-torch"]
+RLA = ROOT / "target" / "release" / "rla"
+
+
+def prepare():
+    """The program, and an environment with the peers; then this script again, inside it."""
+    subprocess.run(["cargo", "build", "--release", "--bin", "rla"], cwd=ROOT, check=True)
+    if not PYTHON.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(WORK / "venv")], check=True)
+        subprocess.run([str(PYTHON), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    os.execv(str(PYTHON), [str(PYTHON), __file__, *sys.argv[1:], "--inside"])
+
+
+def fastest(work, seconds=4.0, most=7):
+    """The shortest time of a few calls, and the last result."""
+    begin, best, result = time.perf_counter(), float("inf"), None
+    for _ in range(most):
+        start = time.perf_counter()
+        result = work()
+        best = min(best, time.perf_counter() - start)
+        if time.perf_counter() - begin > seconds:
+            break
+    return best, result
+
+
+def rla(*arguments):
+    """Runs the program and returns what it prints as JSON."""
+    command = [str(RLA), *map(str, arguments), "--json"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(output.strip().splitlines()[-1]) if output.strip() else {}
+
+
+def snelson():
+    """Training and test points of the paper's `complete` split, as CSV files."""
+    with open(ROOT / "data" / "snelson.csv") as values, open(ROOT / "data" / "snelson_split.csv") as split:
+        rows = [(row["x"], row["y"], part["complete"]) for row, part in zip(csv.DictReader(values), csv.DictReader(split))]
+    for name, wanted in (("train", True), ("test", False)):
+        with open(WORK / f"{name}.csv", "w") as out:
+            out.write("x,y\n")
+            out.writelines(f"{x},{y}\n" for x, y, part in rows if (part == "train") == wanted)
+    return WORK / "train.csv", WORK / "test.csv"
+
+
+def sine(points):
+    """Noisy sine data, as in laplace-torch's example of regression."""
+    import numpy as np
+
+    generator = np.random.default_rng(711)
+    x = 8 * generator.random(points)
+    y = np.sin(x) + 0.3 * generator.standard_normal(points)
+    path = WORK / f"sine_{points}.csv"
+    np.savetxt(path, np.stack([(x - x.mean()) / x.std(), (y - y.mean()) / y.std()], 1), delimiter=",", header="x,y", comments="")
+    return path
+
+
+def read(path):
+    import numpy as np
+
+    values = np.loadtxt(path, delimiter=",", skiprows=1)
+    return values[:, :1], values[:, 1:]
+
+
+def sequential(weights):
+    """The network as a torch module in f64."""
+    import torch
+
+    layers = []
+    names = sorted({name.rsplit(".", 1)[0] for name in weights}, key=lambda name: int("".join(filter(str.isdigit, name)) or 0))
+    for index, name in enumerate(names):
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        layer = torch.nn.Linear(weight.shape[1], weight.shape[0]).double()
+        layer.weight.data, layer.bias.data = weight.double(), bias.double()
+        layers += [layer] + ([torch.nn.Tanh()] if index + 1 < len(names) else [])
+    return torch.nn.Sequential(*layers)
+
+
+def tuned_by_laplace_torch(model, x, y, steps):
+    """Full fit, then prior precision and noise by gradient ascent on the evidence: the library's own recipe."""
+    import torch
+    from laplace import Laplace
+
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=len(x))
+    posterior = Laplace(model, "regression", subset_of_weights="all", hessian_structure="full")
+    posterior.fit(loader)
+    log_prior = torch.zeros(1, requires_grad=True, dtype=torch.float64)
+    log_sigma = torch.zeros(1, requires_grad=True, dtype=torch.float64)
+    optimizer = torch.optim.Adam([log_prior, log_sigma], lr=1e-1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = -posterior.log_marginal_likelihood(log_prior.exp(), log_sigma.exp())
+        loss.backward()
+        optimizer.step()
+    return posterior, -loss.item()
+
+
+def evidence(rows, name, weights_path, data_path, steps):
+    import safetensors.torch
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    x, y = (torch.tensor(values) for values in read(data_path))
+    model = sequential(safetensors.torch.load_file(str(weights_path)))
+    posterior_path = WORK / "posterior.safetensors"
+
+    def ours():
+        return rla("fit", "--model", weights_path, "--activation", "tanh", "--data", data_path, "--target", "y",
+                   "--likelihood", "gaussian", "--optimize", "--out", posterior_path)
+
+    wall, report = fastest(ours)
+    inside = min(ours()["seconds"] for _ in range(5))
+    torch_time, (posterior, value) = fastest(lambda: tuned_by_laplace_torch(model, x, y, steps), most=2)
+    rows.append((f"fit + tuning, {name}, D = {report['n_params']}", inside, torch_time,
+                 f"laplace-torch, {steps} steps; evidence {report['log_marginal_likelihood']:.4f} and {value:.4f}; whole program {wall:.3f} s"))
+    return posterior
+
+
+def predictions(rows, posterior, test_path):
+    import torch
+
+    x = torch.tensor(read(test_path)[0])
+    torch_time, _ = fastest(lambda: posterior(x))
+    wall, _ = fastest(lambda: rla_predict(test_path))
+    rows.append((f"linearised predictions, {len(x)} points", wall, torch_time, "laplace-torch; ours with start, reading and writing"))
+
+
+def rla_predict(test_path):
+    inputs = WORK / "inputs.csv"
+    inputs.write_text("\n".join(line.split(",")[0] for line in test_path.read_text().splitlines()) + "\n")
+    subprocess.run([str(RLA), "predict", "--posterior", str(WORK / "posterior.safetensors"), "--inputs", str(inputs),
+                    "--method", "glm", "--out", str(WORK / "predictions.csv")], check=True, capture_output=True)
+
+
+def geodesics(rows, weights_path, data_path, samples):
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    jax.config.update("jax_enable_x64", True)
+    report = rla("fit", "--model", weights_path, "--activation", "tanh", "--data", data_path, "--target", "y",
+                 "--likelihood", "gaussian", "--optimize", "--out", WORK / "posterior.safetensors")
+    alpha, sigma = report["prior_precision"], report["sigma"]
+    rla("sample", "--posterior", WORK / "posterior.safetensors", "--metric", "euclidean", "--samples", samples,
+        "--out", WORK / "straight.safetensors")
+    weights = load_file(str(weights_path))
+    names = sorted(weights, key=lambda name: (int("".join(filter(str.isdigit, name)) or 0), "bias" in name))
+    shapes = [weights[name].shape for name in names]
+    theta = jnp.concatenate([jnp.asarray(weights[name], jnp.float64).ravel() for name in names])
+    velocities = jnp.asarray(load_file(str(WORK / "straight.safetensors"))["theta"]) - theta
+    x = jnp.asarray(read(data_path)[0])
+
+    def outputs(theta):
+        pieces, start = [], 0
+        for shape in shapes:
+            size = int(np.prod(shape))
+            pieces.append(theta[start:start + size].reshape(shape))
+            start += size
+        h = x
+        for layer in range(0, len(pieces), 2):
+            h = h @ pieces[layer].T + pieces[layer + 1]
+            h = jnp.tanh(h) if layer + 2 < len(pieces) else h
+        return h[:, 0]
+
+    def acceleration(theta, velocity):
+        tangent = lambda at: jax.jvp(outputs, (at,), (velocity,))[1]
+        _, bend = jax.jvp(tangent, (theta,), (velocity,))
+        jacobian = jax.jacrev(outputs)(theta) / sigma
+        metric = jacobian.T @ jacobian + alpha * jnp.eye(theta.size)
+        return -jax.scipy.linalg.solve(metric, jacobian.T @ (bend / sigma), assume_a="pos")
+
+    def speed(theta, velocity):
+        tangent = jax.jvp(outputs, (theta,), (velocity,))[1] / sigma
+        return tangent @ tangent + alpha * velocity @ velocity
+
+    def exponential(rtol, atol):
+        def run(velocity):
+            term = diffrax.ODETerm(lambda t, state, _: (state[1], acceleration(*state)))
+            control = diffrax.PIDController(rtol=rtol, atol=atol)
+            solution = diffrax.diffeqsolve(term, diffrax.Dopri5(), 0.0, 1.0, None, (theta, velocity),
+                                           stepsize_controller=control, max_steps=4096)
+            end = jax.tree_util.tree_map(lambda values: values[-1], solution.ys)
+            drift = jnp.abs(speed(*end) / speed(theta, velocity) - 1)
+            return end[0], solution.stats["num_steps"], drift
+        return run
+
+    def ours(*arguments):
+        report = {"seconds_per_sample": float("inf")}
+        for _ in range(3):
+            latest = rla(*arguments)
+            if latest["seconds_per_sample"] < report["seconds_per_sample"]:
+                report = latest
+        return report
+
+    certified = ours("sample", "--posterior", WORK / "posterior.safetensors", "--metric", "fisher",
+                     "--samples", samples, "--out", WORK / "certified.safetensors")
+    for rtol in (1e-3, 1e-4):
+        fixed = ours("sample", "--posterior", WORK / "posterior.safetensors", "--metric", "fisher", "--samples", samples,
+                     "--rtol", rtol, "--atol", rtol * 1e-3, "--out", WORK / "fixed.safetensors")
+        single = jax.jit(exponential(rtol, rtol * 1e-3))
+        many = jax.jit(jax.vmap(exponential(rtol, rtol * 1e-3)))
+        jax.block_until_ready(single(velocities[0]))
+        some = velocities[:min(samples, 100)]
+        each, ends = fastest(lambda: [jax.block_until_ready(single(v)) for v in some], seconds=20, most=2)
+        each /= len(some)
+        together_some = velocities[:min(samples, 50)]
+        jax.block_until_ready(many(together_some))
+        together, _ = fastest(lambda: jax.block_until_ready(many(together_some)), seconds=20, most=2)
+        together /= len(together_some)
+        drifts = np.array([float(end[2]) for end in ends])
+        steps = np.mean([float(end[1]) for end in ends])
+        best = min(each, together)
+        note = (f"diffrax one by one {1e3 * each:.1f} ms, vmapped {1e3 * together:.1f} ms; {6 * steps:.0f} evaluations and "
+                f"ours {fixed['mean_nfev']:.0f}; {np.mean(drifts <= 1e-3):.0%} of its samples drift by at most 1e-3")
+        rows.append((f"Fisher geodesic, rtol {rtol:g}", fixed["seconds_per_sample"], best, note))
+        rows.append((f"  ours certified, diffrax at rtol {rtol:g}", certified["seconds_per_sample"], best,
+                     f"all of ours drift by at most 1e-3 ({certified['mean_nfev']:.0f} evaluations)"))
+        single_ends = np.stack([np.asarray(end[0]) for end in ends])
+        if rtol == 1e-4:
+            mine = load_file(str(WORK / "fixed.safetensors"))["theta"][:len(some)]
+            reference = np.median(np.abs(mine - single_ends).max(1))
+            print(f"median difference of the end points, rtol 1e-4: {reference:.1e}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer evidence steps and samples, Snelson only")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    WORK.mkdir(parents=True, exist_ok=True)
+    if not options.inside:
+        prepare()
+    steps, samples = (100, 50) if options.quick else (3000, 500)
+    rows = []
+    train, test = snelson()
+    weights = ROOT / "data" / "snelson_map_complete_raw.safetensors"
+    posterior = evidence(rows, "Snelson 1-10-1", weights, train, steps)
+    predictions(rows, posterior, test)
+    if not options.quick:
+        for width, points in ((10, 1000), (30, 200), (45, 200)):
+            data = sine(points)
+            model = WORK / f"sine_{width}.safetensors"
+            rla("train", "--data", data, "--target", "y", "--likelihood", "gaussian", "--hidden", f"{width},{width}",
+                "--epochs", 300, "--out", model)
+            evidence(rows, f"1-{width}-{width}-1, N = {points}", model, data, steps if width <= 30 else 300)
+    geodesics(rows, weights, train, samples)
+    print(f"{'job':45}  {'ours, s':>10}  {'peer, s':>10}  {'ratio':>7}  peer")
+    for job, ours, peer, note in rows:
+        print(f"{job:45}  {ours:>10.5f}  {peer:>10.5f}  {peer / ours:>6.1f}x  {note}")
+
+
+if __name__ == "__main__":
+    main()
