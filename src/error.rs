@@ -322,6 +322,11 @@ pub enum Unsupported {
         "the function-space solver needs a positive prior precision on every parameter; use the weight-space solver"
     )]
     ImproperPrior,
+    /// The matrix-free solver needs a proper prior.
+    #[error(
+        "the matrix-free metric solver needs a positive prior precision on every parameter; give one, or use the exact solver, which works in weight space without a prior"
+    )]
+    ImproperMatrixFree,
     /// The evidence needs a proper prior.
     #[error("the log marginal likelihood is defined for a positive prior precision only")]
     ImproperEvidence,

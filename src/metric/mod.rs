@@ -12,11 +12,13 @@
 
 mod log_likelihoods;
 mod log_posterior;
+mod matrix_free;
 mod pullback;
 mod quadratic;
 
 pub use log_likelihoods::LogLikelihoods;
 pub use log_posterior::LogPosterior;
+pub use matrix_free::{MatrixFreeOptions, SolverReport};
 pub use pullback::{Pullback, PullbackEvaluator, Space};
 pub use quadratic::Quadratic;
 
@@ -34,6 +36,14 @@ pub trait Metric: Sync {
     fn n_params(&self) -> usize;
     /// Buffers and the operations that need them, one a thread.
     fn evaluator(&self) -> Box<dyn Evaluator + Send + '_>;
+    /// f64 numbers that one evaluator holds, for estimates before allocation.
+    fn evaluator_size(&self) -> f64 {
+        0.0
+    }
+    /// What the matrix-free solves of all evaluators have cost and how exact they were; none for an exact solver.
+    fn solver_report(&self) -> Option<SolverReport> {
+        None
+    }
 }
 
 /// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first.
@@ -41,7 +51,10 @@ pub trait Evaluator {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.
     fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]);
-    /// vᵀG(θ)v, which a geodesic keeps constant.
+    /// A new path begins, integrated at this relative tolerance. A solver that iterates drops what it remembers of the
+    /// path before and takes its own tolerance from this one; exact solvers do nothing.
+    fn begin_path(&mut self, _rtol: f64) {}
+    /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments alone.
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;
 }
 
