@@ -67,9 +67,7 @@ impl LowRankInverse {
             images.resize_with(size, rank, |_, _| 0.0);
             for index in known..rank {
                 let test = column_slice_mut(tests.col_mut(index));
-                fill_standard_normal(&mut stream(seed, index as u64), test);
-                let length = norm(test);
-                test.iter_mut().for_each(|value| *value /= length);
+                fill_random_direction(seed, index, test);
                 times(test, column_slice_mut(images.col_mut(index)));
             }
             let (inverse, covered) = Self::nystrom(&tests, &images)?;
@@ -139,6 +137,30 @@ impl LowRankInverse {
         Ok((Self { vectors, changes }, first > 0))
     }
 
+    /// The same for another K that is not far from the one this was made for, from its products with the r vectors and with
+    /// `extra` random ones: a step of subspace iteration, so r + `extra` products.
+    pub fn refreshed(
+        &self,
+        extra: usize,
+        seed: u64,
+        mut times: impl FnMut(&[f64], &mut [f64]),
+    ) -> Result<Self> {
+        let (size, known) = (self.vectors.nrows(), self.rank());
+        let rank = (known + extra).min(size);
+        let mut tests: Mat<f64> = Mat::zeros(size, rank);
+        let mut images: Mat<f64> = Mat::zeros(size, rank);
+        for index in 0..rank {
+            let test = column_slice_mut(tests.col_mut(index));
+            if index < known {
+                test.copy_from_slice(column_slice(self.vectors.col(index)));
+            } else {
+                fill_random_direction(seed, index, test);
+            }
+            times(test, column_slice_mut(images.col_mut(index)));
+        }
+        Ok(Self::nystrom(&tests, &images)?.0)
+    }
+
     /// r, the number of directions.
     pub fn rank(&self) -> usize {
         self.changes.len()
@@ -156,4 +178,11 @@ impl LowRankInverse {
             }
         }
     }
+}
+
+/// A random unit vector, the `index`-th of its seed.
+fn fill_random_direction(seed: u64, index: usize, direction: &mut [f64]) {
+    fill_standard_normal(&mut stream(seed, index as u64), direction);
+    let length = norm(direction);
+    direction.iter_mut().for_each(|value| *value /= length);
 }

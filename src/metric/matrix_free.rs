@@ -3,7 +3,8 @@
 //!
 //! A product with the system is J̃ᵀu, a division by A and J̃ of that: O(N·D) for a network, and no array of N·P × N·P or
 //! N·P × D numbers. The preconditioner is the low-rank inverse of the system at the base point, made once and shared by
-//! all evaluators. The start is the solution of the evaluation before on the same path.
+//! all evaluators; a path that leads far from there has it renewed at the price of a few products, whenever its age has
+//! cost as many. The start is the solution of the evaluation before on the same path.
 //!
 //! What the residual r = z − (I + J̃A⁻¹J̃ᵀ)x does to a geodesic is known exactly: the acceleration is wrong by δa with
 //! Gδa = J̃ᵀr, hence ‖δa‖_G ≤ ‖r‖, and the squared speed drifts at the rate 2(J̃v)ᵀr.
@@ -28,11 +29,14 @@ pub struct MatrixFreeOptions {
     pub max_products: usize,
     /// Whether an evaluation starts from the solution of the one before on the same path (default true).
     pub warm_start: bool,
+    /// Whether the preconditioner is made anew on the way, when what its age has cost exceeds what that takes (default
+    /// true).
+    pub refresh: bool,
 }
 
 impl Default for MatrixFreeOptions {
     fn default() -> Self {
-        Self { tolerance: 1e-6, max_rank: 512, max_products: 2000, warm_start: true }
+        Self { tolerance: 1e-6, max_rank: 512, max_products: 2000, warm_start: true, refresh: true }
     }
 }
 
@@ -152,6 +156,13 @@ pub(super) struct MatrixFreeWorker {
     scaled: Vec<f64>,
     /// One number for each column of the preconditioner.
     shares: Vec<f64>,
+    /// The preconditioner of this path, where the shared one has become too old.
+    renewed: Option<LowRankInverse>,
+    renewals: u64,
+    /// Products that a solve takes while the preconditioner is new.
+    when_new: Option<usize>,
+    /// Products beyond that since it was made.
+    excess: usize,
     tolerance: f64,
     report: SolverReport,
 }
@@ -164,6 +175,10 @@ impl MatrixFreeWorker {
             solution: vec![0.0; size],
             scaled: vec![0.0; n_params],
             shares: vec![0.0; rank],
+            renewed: None,
+            renewals: 0,
+            when_new: None,
+            excess: 0,
             tolerance,
             report: SolverReport { rank, ..Default::default() },
             shared,
@@ -179,6 +194,34 @@ impl MatrixFreeWorker {
     /// The next solve starts from zero.
     pub(super) fn forget(&mut self) {
         self.solution.fill(0.0);
+        (self.renewed, self.renewals, self.when_new, self.excess) = (None, 0, None, 0);
+    }
+
+    /// Makes the preconditioner for the rows at hand, if the present one has cost as many products as that takes.
+    fn renew<M: DifferentiableMap>(&mut self, map: &M, workspace: &mut M::Workspace, prior: &PriorPrecision) {
+        let present = self.renewed.as_ref().unwrap_or(&self.shared.preconditioner);
+        let MatrixFreeOptions { refresh, max_rank, .. } = self.shared.options;
+        let extra = (present.rank() / 8).max(4).min(max_rank.saturating_sub(present.rank()));
+        let price = present.rank() + extra;
+        if !refresh || max_rank == 0 || self.excess < price {
+            return;
+        }
+        let scaled = &mut self.scaled;
+        let renewed = present.refreshed(extra, self.renewals, |u, product| {
+            kernel_times(map, workspace, prior, scaled, u, product);
+        });
+        self.count(&SolverReport { products: price as u64, ..Default::default() });
+        // Where it cannot be made (an overflow on the way), the old one serves on.
+        if let Ok(renewed) = renewed {
+            self.renewals += 1;
+            self.renewed = Some(renewed);
+        }
+        (self.when_new, self.excess) = (None, 0);
+    }
+
+    fn count(&mut self, report: &SolverReport) {
+        self.shared.record(report);
+        self.report.merge(report);
     }
 
     pub(super) fn report(&self) -> SolverReport {
@@ -193,10 +236,13 @@ impl MatrixFreeWorker {
         prior: &PriorPrecision,
         force: &[f64],
     ) -> &[f64] {
-        let Self { shared, solver, solution, scaled, shares, tolerance, report } = self;
+        self.renew(map, workspace, prior);
+        let Self { shared, solver, solution, scaled, shares, renewed, tolerance, .. } = self;
+        let preconditioner = renewed.as_ref().unwrap_or(&shared.preconditioner);
         if !shared.options.warm_start {
             solution.fill(0.0);
         }
+        shares.resize(preconditioner.rank(), 0.0);
         let rule = StoppingRule { tolerance: *tolerance, max_products: shared.options.max_products };
         let convergence = solver.solve(
             force,
@@ -206,15 +252,16 @@ impl MatrixFreeWorker {
                 kernel_times(map, workspace, prior, scaled, u, product);
                 product.iter_mut().zip(u).for_each(|(value, u)| *value += u);
             },
-            |u, solved| shared.preconditioner.apply(u, shares, solved),
+            |u, solved| preconditioner.apply(u, shares, solved),
         );
         // A force that is not finite says that the path left the numbers, nothing about the solver.
         if convergence.products > 0 || convergence.converged {
-            let this = SolverReport::of(convergence, shared.preconditioner.rank());
-            shared.record(&this);
-            report.merge(&this);
+            let this = SolverReport::of(convergence, preconditioner.rank());
+            self.count(&this);
+            let when_new = *self.when_new.get_or_insert(convergence.products);
+            self.excess += convergence.products.saturating_sub(when_new);
         }
-        solution
+        &self.solution
     }
 }
 
