@@ -7,7 +7,9 @@
 
 use faer::{Accum, Mat};
 
-use super::{Cholesky, column_slice, column_slice_mut, dot, multiply, multiply_by_own_transpose, norm, symmetric_eigen};
+use super::{
+    Cholesky, column_slice, column_slice_mut, dot, multiply, multiply_by_own_transpose, norm, symmetric_eigen,
+};
 use crate::error::{Error, Result};
 use crate::random::{fill_standard_normal, stream};
 
@@ -139,12 +141,7 @@ impl LowRankInverse {
 
     /// The same for another K that is not far from the one this was made for, from its products with the r vectors and with
     /// `extra` random ones: a step of subspace iteration, so r + `extra` products.
-    pub fn refreshed(
-        &self,
-        extra: usize,
-        seed: u64,
-        mut times: impl FnMut(&[f64], &mut [f64]),
-    ) -> Result<Self> {
+    pub fn refreshed(&self, extra: usize, seed: u64, mut times: impl FnMut(&[f64], &mut [f64])) -> Result<Self> {
         let (size, known) = (self.vectors.nrows(), self.rank());
         let rank = (known + extra).min(size);
         let mut tests: Mat<f64> = Mat::zeros(size, rank);

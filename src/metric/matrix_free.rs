@@ -46,6 +46,12 @@ const SHARE_OF_TOLERANCE: f64 = 0.1;
 const TIGHTEST: f64 = 1e-13;
 
 impl MatrixFreeOptions {
+    /// The settings for an integrator with this relative tolerance: a residual of at most a tenth of it.
+    pub fn for_integrator(self, rtol: f64) -> Self {
+        let share = (SHARE_OF_TOLERANCE * rtol).max(TIGHTEST);
+        Self { tolerance: self.tolerance.min(share), ..self }
+    }
+
     /// Checks that every setting is in its range.
     pub fn validate(&self) -> Result<()> {
         let setting = |name, value: String, requirement| Err(Error::Setting { name, value, requirement });
@@ -188,7 +194,7 @@ impl MatrixFreeWorker {
     /// A new path begins: nothing of the one before is used.
     pub(super) fn begin(&mut self, rtol: f64) {
         self.forget();
-        self.tolerance = self.shared.options.tolerance.min(SHARE_OF_TOLERANCE * rtol).max(TIGHTEST);
+        self.tolerance = self.shared.options.for_integrator(rtol).tolerance;
     }
 
     /// The next solve starts from zero.

@@ -15,12 +15,14 @@ mod log_posterior;
 mod matrix_free;
 mod pullback;
 mod quadratic;
+mod subsampled;
 
 pub use log_likelihoods::LogLikelihoods;
 pub use log_posterior::LogPosterior;
 pub use matrix_free::{MatrixFreeOptions, SolverReport};
 pub use pullback::{Pullback, PullbackEvaluator, Space};
 pub use quadratic::Quadratic;
+pub use subsampled::{Batch, Subsampled};
 
 use std::sync::Arc;
 
