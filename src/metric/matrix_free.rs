@@ -30,7 +30,7 @@ pub struct MatrixFreeOptions {
     /// Whether an evaluation starts from the solution of the one before on the same path (default true).
     pub warm_start: bool,
     /// Whether the preconditioner is made anew on the way, when what its age has cost exceeds what that takes (default
-    /// true).
+    /// true). The one thing that allocates memory after the first evaluation.
     pub refresh: bool,
 }
 
@@ -72,7 +72,7 @@ impl MatrixFreeOptions {
 pub struct SolverReport {
     /// Systems solved: evaluations of the acceleration.
     pub solves: u64,
-    /// Products with I + J̃A⁻¹J̃ᵀ, over all of them.
+    /// Products with I + J̃A⁻¹J̃ᵀ, over all of them, those for renewing the preconditioner included.
     pub products: u64,
     /// The largest relative residual that a solve ended with.
     pub worst_residual: f64,
@@ -129,6 +129,12 @@ pub(super) struct MatrixFree {
 impl MatrixFree {
     pub(super) fn new(options: MatrixFreeOptions, preconditioner: LowRankInverse) -> Self {
         Self { options, preconditioner, tally: Tally::default() }
+    }
+
+    /// f64 numbers of one worker for a system of size M: those of the solver, and those of a renewal.
+    pub(super) fn worker_size(&self, m: f64, d: f64) -> f64 {
+        let rank = (self.preconditioner.rank() + extra_columns(self.preconditioner.rank())) as f64;
+        5.0 * m + d + if self.options.refresh && self.options.max_rank > 0 { 5.0 * m * rank } else { 0.0 }
     }
 
     /// All solves so far.
@@ -207,7 +213,7 @@ impl MatrixFreeWorker {
     fn renew<M: DifferentiableMap>(&mut self, map: &M, workspace: &mut M::Workspace, prior: &PriorPrecision) {
         let present = self.renewed.as_ref().unwrap_or(&self.shared.preconditioner);
         let MatrixFreeOptions { refresh, max_rank, .. } = self.shared.options;
-        let extra = (present.rank() / 8).max(4).min(max_rank.saturating_sub(present.rank()));
+        let extra = extra_columns(present.rank()).min(max_rank.saturating_sub(present.rank()));
         let price = present.rank() + extra;
         if !refresh || max_rank == 0 || self.excess < price {
             return;
@@ -269,6 +275,11 @@ impl MatrixFreeWorker {
         }
         &self.solution
     }
+}
+
+/// Random columns beside the known ones when a preconditioner is renewed: what the path has turned to since.
+fn extra_columns(rank: usize) -> usize {
+    (rank / 8).max(4)
 }
 
 /// J̃A⁻¹J̃ᵀu.

@@ -8,6 +8,9 @@
 //! | [`gaussian_monge`] | θ → −½(θ − θ̂)ᵀP(θ − θ̂) | 1 | identity |
 //! | [`euclidean`] | none | – | identity |
 //!
+//! Accelerations are exact by default. Where neither a D × D nor an N·P × N·P matrix fits,
+//! [`Pullback::with_matrix_free`] needs none, and [`Subsampled`] makes the metric of a part of the data.
+//!
 //! (Yu et al. 2024, sections 2.2, 4.1 and 4.3, and the supplement's "Empirical Fisher".)
 
 mod log_likelihoods;
@@ -48,7 +51,8 @@ pub trait Metric: Sync {
     }
 }
 
-/// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first.
+/// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first
+/// (but see [`MatrixFreeOptions::refresh`]).
 pub trait Evaluator {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.

@@ -104,6 +104,7 @@ impl<M: DifferentiableMap> Pullback<M> {
         let preconditioner = LowRankInverse::of_kernel(n * p, rank, PRECONDITIONER_SEED, |u, product| {
             kernel_times(map, &mut workspace, prior, &mut scaled, u, product);
         })?;
+        let options = MatrixFreeOptions { max_rank: rank, ..options };
         self.solver = Solver::MatrixFree(Arc::new(MatrixFree::new(options, preconditioner)));
         Ok(self)
     }
@@ -122,10 +123,10 @@ impl<M: DifferentiableMap> Pullback<M> {
         let (m, workspace) = (n * p, self.map.workspace_size(self.map.n_outputs()));
         workspace
             + m * (p + 4.0)
-            + match self.solver {
+            + match &self.solver {
                 Solver::Exact(Space::Weight) => m * d + d * d,
                 Solver::Exact(Space::Function) => m * m + 2.0 * n * n,
-                Solver::MatrixFree(_) => 5.0 * m + d,
+                Solver::MatrixFree(shared) => shared.worker_size(m, d),
             }
     }
 

@@ -36,13 +36,13 @@ fn a_metric_too_large_for_the_memory_names_the_solver_without_matrices() {
     let folder = Folder::new();
     large(&folder);
     folder.ok(FIT);
-    // N·P = 300: the exact solver holds three matrices of that size, 2.2 MB.
-    let sample = "sample --posterior p.safetensors --samples 1 --rtol 1e-2 --threads 1 --out s.safetensors --json";
+    // N·P = 300: on each thread the exact solver holds three matrices of that size, 2.2 MB. The posterior fits in 5.3 MB.
+    let sample = "sample --posterior p.safetensors --samples 4 --max-steps 5 --threads 4 --out s.safetensors --json";
     let words = ["the metric", "GB", "--metric-solver matrix-free", "--metric-batch", "--threads"];
-    folder.fails(1, &format!("{sample} --max-memory 2MB"), &words);
-    let report = folder.ok(&format!("{sample} --max-memory 2MB --metric-solver matrix-free")).json();
+    folder.fails(1, &format!("{sample} --max-memory 8MB"), &words);
+    let report = folder.ok(&format!("{sample} --max-memory 8MB --metric-solver matrix-free")).json();
     assert_eq!(report["metric_solver"].as_str(), Some("matrix-free"));
-    let report = folder.ok(&format!("{sample} --max-memory 2MB --metric-batch 100")).json();
+    let report = folder.ok(&format!("{sample} --max-memory 8MB --metric-batch 100")).json();
     assert_eq!(report["metric_batch"].as_u64(), Some(100));
 }
 
