@@ -27,6 +27,8 @@ const FIRST_RANK: usize = 32;
 /// Eigenvalues of K below this change I + K too little to be worth a column; when the smallest found is below it, K is
 /// covered.
 const NEGLIGIBLE: f64 = 0.5;
+/// Multiply-adds, doubled, of a block of triangular solves; well below what is worth sharing among threads.
+const SEQUENTIAL_WORK: usize = 1 << 23;
 /// Eigenvalues below this share of the largest are rounding.
 const ROUNDING: f64 = 1e-12;
 
@@ -119,7 +121,12 @@ impl LowRankInverse {
         }
         // K + νI ≈ LLᵀ with Lᵀ = C⁻¹(KΩ + νΩ)ᵀ; its eigenvectors are those of the small LᵀL, mapped by L.
         let mut root = shifted.transpose().to_owned();
-        system.solve_lower_many(root.as_mut());
+        // In blocks that are never shared among threads, so that the bits do not depend on how many there are.
+        let block = (SEQUENTIAL_WORK / (rank * rank)).max(1);
+        for start in (0..size).step_by(block) {
+            let end = (start + block).min(size);
+            system.solve_lower_many(root.as_mut().get_mut(.., start..end));
+        }
         multiply_by_own_transpose(core.as_mut(), Accum::Replace, root.as_ref());
         let eigen = symmetric_eigen(core.as_ref(), "the Gram matrix J̃A⁻¹J̃ᵀ, projected")?;
         let largest = eigen.values.last().copied().unwrap_or_default();
