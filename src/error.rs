@@ -322,6 +322,21 @@ pub enum Unsupported {
         "the function-space solver needs a positive prior precision on every parameter; use the weight-space solver"
     )]
     ImproperPrior,
+    /// The matrix-free solver needs a proper prior.
+    #[error(
+        "the matrix-free metric solver needs a positive prior precision on every parameter; give one, or use the exact solver, which works in weight space without a prior"
+    )]
+    ImproperMatrixFree,
+    /// A metric that is not made of data points one by one.
+    #[error(
+        "{what} applies to the Fisher and empirical Fisher metrics; leave it out with the {metric} metric, which is cheap without"
+    )]
+    MetricOption {
+        /// What was asked for.
+        what: &'static str,
+        /// The metric.
+        metric: &'static str,
+    },
     /// The evidence needs a proper prior.
     #[error("the log marginal likelihood is defined for a positive prior precision only")]
     ImproperEvidence,

@@ -8,7 +8,7 @@ use ndarray::ArrayView2;
 
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::{Likelihood, PointBuffers};
-use crate::map::{DifferentiableMap, Jet};
+use crate::map::{DifferentiableMap, Jet, MlpMap};
 use crate::prior::Prior;
 
 /// A posterior density over the parameters of a map.
@@ -34,6 +34,18 @@ pub struct TargetWorkspace<W> {
     pub(crate) scores: Vec<f64>,
     pub(crate) ones: Vec<f64>,
     pub(crate) points: PointBuffers,
+}
+
+impl Target<MlpMap> {
+    /// The same target with some of its points only, in the order given.
+    pub fn at_points(&self, points: &[usize]) -> Result<Self> {
+        Ok(Self {
+            map: self.map.at_points(points)?,
+            likelihood: self.likelihood.clone(),
+            observations: points.iter().flat_map(|point| self.observation(*point)).copied().collect(),
+            prior: self.prior.clone(),
+        })
+    }
 }
 
 impl<M: DifferentiableMap> Target<M> {

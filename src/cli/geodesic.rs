@@ -5,15 +5,19 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use ndarray::Array2;
-use riemannian_laplace::geodesic::{Accuracy, GeodesicOptions, MetricName, Outcome, Samples, SamplingMetric};
+use riemannian_laplace::geodesic::{
+    Accuracy, GeodesicOptions, MetricBatch, MetricName, MetricOptions, MetricSolver, Outcome, Samples, SamplingMetric,
+};
 use riemannian_laplace::laplace::Laplace;
+use riemannian_laplace::metric::MatrixFreeOptions;
 use riemannian_laplace::ode::Method;
 use riemannian_laplace::tensors::{self, TensorFile, Values};
+use serde::Serialize;
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
-use super::output::{OutputFile, counted};
+use super::output::{OutputFile, Summary, counted, short};
 
 /// A Riemannian metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -125,6 +129,96 @@ impl IntegratorArgs {
     }
 }
 
+/// The solver of the metric by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MetricSolverName {
+    /// A factored matrix: D × D, or N·P × N·P for N data points and P outputs, whichever is smaller
+    Exact,
+    /// Conjugate gradients without a matrix, for when both are too large for the memory
+    MatrixFree,
+}
+
+/// How the metric is evaluated.
+#[derive(Debug, Args)]
+pub struct MetricArgs {
+    /// How accelerations of the fisher and empirical-fisher metrics are solved for
+    #[arg(long, value_enum, default_value_t = MetricSolverName::Exact)]
+    metric_solver: MetricSolverName,
+    /// Make the metric of B data points, scaled to stand for all [default: all]
+    #[arg(long, value_name = "B")]
+    metric_batch: Option<usize>,
+    /// Draw the points of --metric-batch anew for every sample
+    #[arg(long, requires = "metric_batch")]
+    redraw: bool,
+}
+
+impl MetricArgs {
+    pub fn options(&self) -> MetricOptions {
+        let solver = match self.metric_solver {
+            MetricSolverName::Exact => MetricSolver::Exact,
+            MetricSolverName::MatrixFree => MetricSolver::MatrixFree(MatrixFreeOptions::default()),
+        };
+        let batch = self.metric_batch.map(|size| MetricBatch { size, redraw: self.redraw });
+        MetricOptions { solver, batch }
+    }
+}
+
+/// What `--json` says about a metric without matrices, or of a part of the data.
+#[derive(Debug, Serialize)]
+pub struct MetricReport {
+    #[serde(flatten)]
+    solver: Option<MatrixFreeReport>,
+    #[serde(flatten)]
+    batch: Option<PartReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct MatrixFreeReport {
+    metric_solver: &'static str,
+    mean_cg_iterations: f64,
+    worst_cg_residual: f64,
+    cg_unconverged: u64,
+    preconditioner_rank: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct PartReport {
+    metric_batch: usize,
+    redraw: bool,
+    mean_metric_residual: f64,
+}
+
+impl MetricReport {
+    pub fn new(samples: &Samples) -> Self {
+        let solver = samples.solver.map(|report| MatrixFreeReport {
+            metric_solver: "matrix-free",
+            mean_cg_iterations: report.mean_products(),
+            worst_cg_residual: report.worst_residual,
+            cg_unconverged: report.unconverged,
+            preconditioner_rank: report.rank,
+        });
+        let batch = samples.batch.as_ref().map(|report| PartReport {
+            metric_batch: report.batch.size,
+            redraw: report.batch.redraw,
+            mean_metric_residual: report.mean_residual(),
+        });
+        Self { solver, batch }
+    }
+
+    /// The same for people.
+    pub fn add_to(&self, summary: &mut Summary) {
+        if let Some(report) = &self.solver {
+            let meaning = "products with the system for one evaluation, without a matrix";
+            summary.row("CG iterations", short(report.mean_cg_iterations), meaning);
+            summary.row("CG residual", short(report.worst_cg_residual), "the worst of all evaluations, relative");
+        }
+        if let Some(report) = &self.batch {
+            let meaning = format!("mean relative difference of vᵀGv, {} data points against all", report.metric_batch);
+            summary.row("metric residual", short(report.mean_metric_residual), meaning);
+        }
+    }
+}
+
 /// Reads a matrix with one row a vector of parameters.
 pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
     let size = laplace.network().parameters().len();
@@ -179,6 +273,15 @@ pub fn report_failures(samples: &Samples, console: &Console) {
         if failed > 0 {
             console.warn(format!("{failed} of {} {what}", counted(samples.len(), "geodesic")));
         }
+    }
+    if let Some(report) = samples.solver.filter(|report| report.unconverged > 0) {
+        console.warn(format!(
+            "{} of {} by conjugate gradients ended above their tolerance, the worst with a relative residual of {:.1e}: \
+             look at the drift, or raise the prior precision",
+            report.unconverged,
+            counted(report.solves as usize, "solve"),
+            report.worst_residual
+        ));
     }
     let uncertified = samples.uncertified();
     if uncertified > 0 {

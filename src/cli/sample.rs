@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
-use super::geodesic::{self, IntegratorArgs, SamplingMetricArg};
+use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport, SamplingMetricArg};
 use super::output::{OutputFile, Summary, print, print_json, short};
 use super::posterior::PosteriorArgs;
 
@@ -30,6 +30,8 @@ pub struct SampleArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
+    how: MetricArgs,
+    #[command(flatten)]
     integrator: IntegratorArgs,
     /// Where to write the samples (safetensors)
     #[arg(long, value_name = "FILE")]
@@ -46,6 +48,10 @@ target). A sample that failed is reported and counted, never dropped or replaced
 
 By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead.
 
+With many weights and many data points the exact solver of the fisher metric needs too much memory: --metric-solver
+matrix-free gives the same geodesics without a matrix and reports its residual; --metric-batch makes the metric of a
+part of the data and reports how far that is from all of it.
+
 Example:
   rla sample --posterior posterior.safetensors --metric fisher --samples 500 --out samples.safetensors";
 
@@ -57,6 +63,8 @@ struct Report {
     mean_nfev: f64,
     max_drift: f64,
     seconds_per_sample: f64,
+    #[serde(flatten)]
+    metric: MetricReport,
 }
 
 /// Runs the command.
@@ -69,7 +77,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let start = Instant::now();
     let progress = console.bar("following geodesics", args.samples);
     let samples = laplace
-        .sample_riemannian(args.metric.metric(), &options, &|| progress.advance())
+        .sample_riemannian_with(args.metric.metric(), &args.how.options(), &options, &|| progress.advance())
         .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let seconds = start.elapsed().as_secs_f64();
@@ -83,6 +91,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
         mean_nfev: samples.mean_evaluations(),
         max_drift: samples.max_drift(),
         seconds_per_sample: seconds / samples.len() as f64,
+        metric: MetricReport::new(&samples),
     };
     if args.json {
         return print_json(&report);
@@ -93,6 +102,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     summary.row("uncertified", report.uncertified, "reached it with more drift than the target");
     summary.row("mean nfev", short(report.mean_nfev), "evaluations of the acceleration for one sample");
     summary.row("max drift", short(report.max_drift), "relative change of vᵀGv, which a geodesic conserves");
+    report.metric.add_to(&mut summary);
     summary.row("time", format!("{seconds:.2} s"), format!("{} s a sample", short(report.seconds_per_sample)));
     print(&summary.to_text())
 }

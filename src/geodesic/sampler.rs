@@ -7,10 +7,11 @@ use rayon::prelude::*;
 use super::exponential::{ExponentialMap, Geodesic, GeodesicOptions};
 use super::logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
 use super::paraboloid::{GaussianLogarithm, GaussianLogarithmWorker};
+use super::subsampled::BatchReport;
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
 use crate::memory;
-use crate::metric::Metric;
+use crate::metric::{Metric, SolverReport};
 use crate::ode::Status;
 use crate::random::stream;
 
@@ -81,10 +82,14 @@ pub struct Samples {
     pub outcome: Vec<Outcome>,
     /// Whether each reached its end with a drift within the target.
     pub certified: Vec<bool>,
+    /// What the matrix-free solver did, where it was asked for.
+    pub solver: Option<SolverReport>,
+    /// How far a sub-sampled metric is from that of all data, where one was asked for.
+    pub batch: Option<BatchReport>,
 }
 
 impl Samples {
-    fn collect(geodesics: Vec<(Geodesic, Outcome)>, n_params: usize) -> Self {
+    pub(super) fn collect(geodesics: Vec<(Geodesic, Outcome)>, n_params: usize) -> Self {
         let count = geodesics.len();
         let mut samples = Self {
             theta: Array2::zeros((count, n_params)),
@@ -93,6 +98,8 @@ impl Samples {
             drift: Vec::with_capacity(count),
             outcome: Vec::with_capacity(count),
             certified: Vec::with_capacity(count),
+            solver: None,
+            batch: None,
         };
         for (row, (geodesic, outcome)) in geodesics.into_iter().enumerate() {
             samples.theta.row_mut(row).iter_mut().zip(&geodesic.theta).for_each(|(slot, value)| *slot = *value);
@@ -145,7 +152,7 @@ impl Samples {
 }
 
 /// Checks that two arrays of samples × parameters fit in memory.
-fn check_memory(samples: usize, n_params: usize) -> Result<()> {
+pub(super) fn check_memory(samples: usize, n_params: usize) -> Result<()> {
     let numbers = 4.0 * samples as f64 * n_params as f64;
     memory::check("the samples", numbers, "draw fewer at a time; sample i of a seed is always the same")
 }
@@ -247,7 +254,11 @@ pub fn sample_monge_log(
     Ok(Samples::collect(geodesics?, base.len()))
 }
 
-fn follow(exponential: &mut Result<ExponentialMap<'_>>, base: &[f64], velocity: &[f64]) -> Result<(Geodesic, Outcome)> {
+pub(super) fn follow(
+    exponential: &mut Result<ExponentialMap<'_>>,
+    base: &[f64],
+    velocity: &[f64],
+) -> Result<(Geodesic, Outcome)> {
     let geodesic = borrowed(exponential)?.map(base, velocity)?;
     let outcome = geodesic.status.into();
     Ok((geodesic, outcome))

@@ -21,6 +21,7 @@ mod categorical;
 mod family;
 mod gaussian;
 mod poisson;
+mod scaled;
 
 pub use batch::PointBuffers;
 pub use bernoulli::Bernoulli;
@@ -28,6 +29,7 @@ pub use categorical::Categorical;
 pub use family::Family;
 pub use gaussian::{Gaussian, NoiseError};
 pub use poisson::Poisson;
+pub use scaled::Scaled;
 
 use crate::elementary::vectorized;
 

@@ -3,10 +3,14 @@
 //! Matrices are faer's column-major [`Mat`]. Symmetric matrices are read from their lower triangle.
 
 mod cholesky;
+mod conjugate_gradients;
 mod eigen;
+mod low_rank;
 
 pub use cholesky::{Cholesky, FailedPivot};
+pub use conjugate_gradients::{ConjugateGradients, Convergence, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
+pub use low_rank::LowRankInverse;
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};

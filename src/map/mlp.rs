@@ -80,6 +80,20 @@ impl MlpMap {
         &self.architecture
     }
 
+    /// The same network at some of the points, in the order given.
+    pub fn at_points(&self, points: &[usize]) -> Result<Self> {
+        if let Some(point) = points.iter().find(|point| **point >= self.n_points()) {
+            let value = point.to_string();
+            return Err(Error::Setting {
+                name: "a point of the map",
+                value,
+                requirement: "below the number of points",
+            });
+        }
+        let inputs = Mat::from_fn(points.len(), self.inputs.ncols(), |row, i| self.inputs[(points[row], i)]);
+        Ok(Self { architecture: self.architecture.clone(), inputs })
+    }
+
     /// The input at point n, as a matrix of one row.
     pub fn input(&self, n: usize) -> ndarray::Array2<f64> {
         ndarray::Array2::from_shape_fn((1, self.inputs.ncols()), |(_, i)| self.inputs[(n, i)])

@@ -8,17 +8,24 @@
 //! | [`gaussian_monge`] | θ → −½(θ − θ̂)ᵀP(θ − θ̂) | 1 | identity |
 //! | [`euclidean`] | none | – | identity |
 //!
+//! Accelerations are exact by default. Where neither a D × D nor an N·P × N·P matrix fits,
+//! [`Pullback::with_matrix_free`] needs none, and [`Subsampled`] makes the metric of a part of the data.
+//!
 //! (Yu et al. 2024, sections 2.2, 4.1 and 4.3, and the supplement's "Empirical Fisher".)
 
 mod log_likelihoods;
 mod log_posterior;
+mod matrix_free;
 mod pullback;
 mod quadratic;
+mod subsampled;
 
 pub use log_likelihoods::LogLikelihoods;
 pub use log_posterior::LogPosterior;
+pub use matrix_free::{MatrixFreeOptions, SolverReport};
 pub use pullback::{Pullback, PullbackEvaluator, Space};
 pub use quadratic::Quadratic;
+pub use subsampled::{Batch, Subsampled};
 
 use std::sync::Arc;
 
@@ -34,14 +41,26 @@ pub trait Metric: Sync {
     fn n_params(&self) -> usize;
     /// Buffers and the operations that need them, one a thread.
     fn evaluator(&self) -> Box<dyn Evaluator + Send + '_>;
+    /// f64 numbers that one evaluator holds, for estimates before allocation.
+    fn evaluator_size(&self) -> f64 {
+        0.0
+    }
+    /// What the matrix-free solves of all evaluators have cost and how exact they were; none for an exact solver.
+    fn solver_report(&self) -> Option<SolverReport> {
+        None
+    }
 }
 
-/// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first.
+/// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first
+/// (but see [`MatrixFreeOptions::refresh`]).
 pub trait Evaluator {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.
     fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]);
-    /// vᵀG(θ)v, which a geodesic keeps constant.
+    /// A new path begins, integrated at this relative tolerance. A solver that iterates drops what it remembers of the
+    /// path before and takes its own tolerance from this one; exact solvers do nothing.
+    fn begin_path(&mut self, _rtol: f64) {}
+    /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments alone.
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;
 }
 

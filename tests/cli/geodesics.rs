@@ -81,6 +81,43 @@ fn samples_are_counted_certified_and_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+fn a_metric_without_matrices_or_of_a_part_of_the_data_is_asked_for_and_reported() {
+    let folder = gaussian_case();
+    let sample = "sample --posterior p.safetensors --samples 4 --seed 3 --json --out";
+    let plain = folder.ok(&format!("{sample} exact.safetensors")).json();
+    for key in ["metric_solver", "mean_cg_iterations", "worst_cg_residual", "metric_batch", "mean_metric_residual"] {
+        assert!(plain.get(key).is_none(), "{key}");
+    }
+    let report = folder.ok(&format!("{sample} free.safetensors --metric-solver matrix-free")).json();
+    assert!(report["mean_cg_iterations"].as_f64().is_some_and(|count| count >= 1.0), "{report}");
+    assert!(report["worst_cg_residual"].as_f64().is_some_and(|residual| residual <= 1e-6), "{report}");
+    assert_eq!(report["cg_unconverged"].as_u64(), Some(0));
+    assert!(report["preconditioner_rank"].as_u64().is_some_and(|rank| rank > 0), "{report}");
+    assert!(report.get("metric_batch").is_none());
+    let (exact, free) = (reals(&folder, "exact.safetensors", "theta"), reals(&folder, "free.safetensors", "theta"));
+    let largest = exact.iter().fold(0.0_f64, |top, value| top.max(value.abs()));
+    assert!(exact.iter().zip(&free).all(|(a, b)| (a - b).abs() < 1e-4 * largest));
+
+    let shared = folder.ok(&format!("{sample} part.safetensors --metric-batch 15")).json();
+    assert_eq!((shared["metric_batch"].as_u64(), shared["redraw"].as_bool()), (Some(15), Some(false)));
+    assert!(shared["mean_metric_residual"].as_f64().is_some_and(|residual| residual > 0.0), "{shared}");
+    assert!(shared.get("metric_solver").is_none());
+    let redrawn = folder.ok(&format!("{sample} part.safetensors --metric-batch 15 --redraw")).json();
+    assert_ne!(shared["mean_metric_residual"], redrawn["mean_metric_residual"]);
+    let text = folder.ok("sample --posterior p.safetensors --samples 2 --metric-batch 15 --metric-solver matrix-free --out s.safetensors");
+    assert!(text.stdout.contains("CG iterations") && text.stdout.contains("metric residual"), "{}", text.stdout);
+
+    let refused = "sample --posterior p.safetensors --samples 2 --out r.safetensors";
+    folder.refuses(&format!("{refused} --metric-batch 0"), &["0 of", "data points", "at least one"]);
+    folder.refuses(&format!("{refused} --metric-batch 4000"), &["4000 of", "at most all"]);
+    folder.refuses(&format!("{refused} --redraw"), &["--metric-batch"]);
+    folder.refuses(&format!("{refused} --metric-solver dense"), &["matrix-free"]);
+    folder.refuses(&format!("{refused} --metric monge --metric-batch 5"), &["Monge", "Fisher"]);
+    folder
+        .refuses(&format!("{refused} --metric euclidean --metric-solver matrix-free"), &["Euclidean", "leave it out"]);
+}
+
+#[test]
 fn the_monge_metric_with_logarithm_samples_a_logistic_regression() {
     let folder = fitted("p3", "--likelihood bernoulli --prior-precision 0.3");
     let report =

@@ -32,6 +32,21 @@ fn a_case_too_large_for_the_memory_says_what_would_fit() {
 }
 
 #[test]
+fn a_metric_too_large_for_the_memory_names_the_solver_without_matrices() {
+    let folder = Folder::new();
+    large(&folder);
+    folder.ok(FIT);
+    // N·P = 300: on each thread the exact solver holds three matrices of that size, 2.2 MB. The posterior fits in 5.3 MB.
+    let sample = "sample --posterior p.safetensors --samples 4 --max-steps 5 --threads 4 --out s.safetensors --json";
+    let words = ["the metric", "GB", "--metric-solver matrix-free", "--metric-batch", "--threads"];
+    folder.fails(1, &format!("{sample} --max-memory 8MB"), &words);
+    let report = folder.ok(&format!("{sample} --max-memory 8MB --metric-solver matrix-free")).json();
+    assert_eq!(report["metric_solver"].as_str(), Some("matrix-free"));
+    let report = folder.ok(&format!("{sample} --max-memory 8MB --metric-batch 100")).json();
+    assert_eq!(report["metric_batch"].as_u64(), Some(100));
+}
+
+#[test]
 fn training_that_diverges_is_a_failure_of_the_work() {
     let folder = Folder::new();
     folder.write("d.csv", "x,y\n1,0\n2,1\n3,1000\n");

@@ -1,0 +1,158 @@
+//! Samples whose metric comes from a part of the data, the same for all or another for each.
+
+use rayon::prelude::*;
+
+use super::exponential::ExponentialMap;
+use super::posterior::{MetricName, MetricSolver};
+use super::sampler::{SamplerOptions, Samples, check_memory, follow, sample};
+use crate::error::{Result, check_size};
+use crate::laplace::Precision;
+use crate::map::{DifferentiableMap, MlpMap};
+use crate::metric::{self, Batch, Evaluator, MatrixFreeOptions, Metric, SolverReport, Subsampled};
+use crate::random::stream;
+use crate::target::Target;
+
+/// The batch of data points that a metric is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricBatch {
+    /// |B|, the number of data points.
+    pub size: usize,
+    /// Whether each sample has a batch of its own, constant along its geodesic; otherwise all share one.
+    pub redraw: bool,
+}
+
+/// How far the sub-sampled metric is from that of all data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchReport {
+    /// The batch.
+    pub batch: MetricBatch,
+    /// |vᵀG_Bv − vᵀGv| / vᵀGv at the base point for the velocity of each sample.
+    pub residuals: Vec<f64>,
+}
+
+impl BatchReport {
+    /// The mean over the samples.
+    pub fn mean_residual(&self) -> f64 {
+        self.residuals.iter().sum::<f64>() / self.residuals.len().max(1) as f64
+    }
+}
+
+/// The batch of one sample. Velocities take the streams from the first on, batches from the last on.
+fn draw_batch(total: usize, size: usize, seed: u64, index: usize) -> Result<Batch> {
+    Batch::draw(total, size, &mut stream(seed, u64::MAX - index as u64))
+}
+
+/// What all samples share.
+pub(super) struct Subsampling<'a> {
+    pub target: &'a Target<MlpMap>,
+    pub name: MetricName,
+    pub batch: MetricBatch,
+    pub solver: MetricSolver,
+    pub base: &'a [f64],
+    pub precision: &'a dyn Precision,
+}
+
+impl Subsampling<'_> {
+    /// Draws the samples, and compares the metric of each with that of all data.
+    pub(super) fn sample(&self, options: &SamplerOptions, progress: &(dyn Fn() + Sync)) -> Result<Samples> {
+        let MetricBatch { size, redraw } = self.batch;
+        let first = self.part(options.seed, 0)?;
+        // Only speeds are asked of the metric of all data: without a matrix, and without a preconditioner.
+        let all = MatrixFreeOptions { max_rank: 0, ..Default::default() };
+        let speeds = of_all_data(self.target, self.name, MetricSolver::MatrixFree(all), self.base, 1)?;
+        let (mut samples, residuals) = if redraw {
+            self.redrawn(&*speeds, options, progress)?
+        } else {
+            let workers = rayon::current_num_threads().min(options.samples);
+            let metric = self.metric(&first, self.solver, workers)?;
+            let mut samples = sample(&*metric, self.base, self.precision, options, progress)?;
+            samples.solver = metric.solver_report();
+            let prepare = || (speeds.evaluator(), metric.evaluator(), self.precision.worker());
+            let compare = |(whole, part, worker): &mut (Box<dyn Evaluator + Send>, Box<dyn Evaluator + Send>, _),
+                           index| {
+                let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
+                let mut velocity = vec![0.0; self.base.len()];
+                worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+                self.residual(&mut **whole, &mut **part, &velocity)
+            };
+            let residuals = (0..options.samples).into_par_iter().map_init(prepare, compare).collect();
+            (samples, residuals)
+        };
+        samples.batch = Some(BatchReport { batch: MetricBatch { size, redraw }, residuals });
+        Ok(samples)
+    }
+
+    /// Each sample with a batch of its own.
+    fn redrawn(
+        &self,
+        whole: &dyn Metric,
+        options: &SamplerOptions,
+        progress: &(dyn Fn() + Sync),
+    ) -> Result<(Samples, Vec<f64>)> {
+        check_memory(options.samples, self.base.len())?;
+        check_size("number of parameters of the precision", self.base.len(), self.precision.n_params())?;
+        let workers = rayon::current_num_threads().min(options.samples);
+        let draw = |(evaluator, worker): &mut (Box<dyn Evaluator + Send>, _), index: usize| {
+            let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
+            let mut velocity = vec![0.0; self.base.len()];
+            worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+            let part = self.part(options.seed, index)?;
+            let metric = self.metric(&part, self.solver, workers)?;
+            let mut exponential = ExponentialMap::new(&*metric, options.geodesic);
+            let geodesic = follow(&mut exponential, self.base, &velocity)?;
+            let residual = self.residual(&mut **evaluator, &mut *metric.evaluator(), &velocity);
+            progress();
+            Ok((geodesic, residual, metric.solver_report()))
+        };
+        let drawn: Result<Vec<_>> = (0..options.samples)
+            .into_par_iter()
+            .map_init(|| (whole.evaluator(), self.precision.worker()), draw)
+            .collect();
+        let (mut geodesics, mut residuals, mut solver) = (Vec::new(), Vec::new(), None);
+        for (geodesic, residual, report) in drawn? {
+            geodesics.push(geodesic);
+            residuals.push(residual);
+            if let Some(report) = report {
+                solver.get_or_insert_with(SolverReport::default).merge(&report);
+            }
+        }
+        let mut samples = Samples::collect(geodesics, self.base.len());
+        samples.solver = solver;
+        Ok((samples, residuals))
+    }
+
+    fn points(&self) -> usize {
+        self.target.map.n_points()
+    }
+
+    fn part(&self, seed: u64, index: usize) -> Result<Subsampled> {
+        Subsampled::new(self.target, &draw_batch(self.points(), self.batch.size, seed, index)?)
+    }
+
+    fn metric<'b>(&self, part: &'b Subsampled, solver: MetricSolver, workers: usize) -> Result<Box<dyn Metric + 'b>> {
+        Ok(match self.name {
+            MetricName::EmpiricalFisher => Box::new(solver.apply(part.empirical_fisher(), self.base, workers)?),
+            _ => Box::new(solver.apply(part.fisher(), self.base, workers)?),
+        })
+    }
+
+    /// |vᵀG_Bv − vᵀGv| / vᵀGv.
+    fn residual(&self, whole: &mut dyn Evaluator, part: &mut dyn Evaluator, velocity: &[f64]) -> f64 {
+        let speed = whole.squared_speed(self.base, velocity);
+        (part.squared_speed(self.base, velocity) - speed).abs() / speed
+    }
+}
+
+/// The metric of all data: empirical Fisher, or Fisher.
+pub(super) fn of_all_data<'a>(
+    target: &'a Target<MlpMap>,
+    name: MetricName,
+    solver: MetricSolver,
+    base: &[f64],
+    workers: usize,
+) -> Result<Box<dyn Metric + 'a>> {
+    Ok(match name {
+        MetricName::EmpiricalFisher => Box::new(solver.apply(metric::empirical_fisher(target), base, workers)?),
+        _ => Box::new(solver.apply(metric::fisher(target), base, workers)?),
+    })
+}

@@ -1,0 +1,98 @@
+//! A likelihood whose log density, and with it the Fisher information, is multiplied by a constant.
+
+use std::sync::Arc;
+
+use super::{Likelihood, TargetError};
+
+/// p(y | f)ˢ, up to its constant: H, C and the gradient are multiplied by s, R and z by √s. A batch of |B| data points
+/// with s = N/|B| stands for all N.
+///
+/// ```
+/// use std::sync::Arc;
+/// use riemannian_laplace::likelihood::{Bernoulli, Likelihood, Scaled};
+/// let (mut plain, mut scaled) = ([0.0], [0.0]);
+/// Bernoulli.fisher(&[0.3], &mut plain);
+/// Scaled::new(Arc::new(Bernoulli), 4.0).fisher(&[0.3], &mut scaled);
+/// assert_eq!(scaled[0], 4.0 * plain[0]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Scaled {
+    likelihood: Arc<dyn Likelihood>,
+    scale: f64,
+}
+
+impl Scaled {
+    /// The likelihood to the power `scale` > 0.
+    pub fn new(likelihood: Arc<dyn Likelihood>, scale: f64) -> Self {
+        Self { likelihood, scale }
+    }
+
+    fn multiply(values: &mut [f64], factor: f64) {
+        values.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+impl Likelihood for Scaled {
+    fn name(&self) -> &'static str {
+        self.likelihood.name()
+    }
+
+    fn n_targets(&self, n_outputs: usize) -> usize {
+        self.likelihood.n_targets(n_outputs)
+    }
+
+    fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {
+        self.likelihood.check_outputs(n_outputs)
+    }
+
+    fn validate(&self, target: &[f64], n_outputs: usize) -> Result<(), TargetError> {
+        self.likelihood.validate(target, n_outputs)
+    }
+
+    fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        self.scale * self.likelihood.log_density(target, outputs)
+    }
+
+    fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
+        self.likelihood.gradient(target, outputs, gradient);
+        Self::multiply(gradient, self.scale);
+    }
+
+    fn fisher(&self, outputs: &[f64], fisher: &mut [f64]) {
+        self.likelihood.fisher(outputs, fisher);
+        Self::multiply(fisher, self.scale);
+    }
+
+    fn whitening(&self, outputs: &[f64], whitening: &mut [f64]) {
+        self.likelihood.whitening(outputs, whitening);
+        Self::multiply(whitening, self.scale.sqrt());
+    }
+
+    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
+        self.likelihood.whitened_force(outputs, tangents, curvatures, force);
+        Self::multiply(force, self.scale.sqrt());
+    }
+
+    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
+        self.scale * self.likelihood.fisher_quadratic(outputs, tangents)
+    }
+
+    fn is_separable(&self) -> bool {
+        self.likelihood.is_separable()
+    }
+
+    fn deviations(&self, outputs: &[f64], deviations: &mut [f64]) {
+        self.likelihood.deviations(outputs, deviations);
+        Self::multiply(deviations, self.scale.sqrt());
+    }
+
+    /// That of the likelihood itself: a power changes the weight of an observation, not where it lies.
+    fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
+        self.likelihood.mean(outputs, mean);
+    }
+
+    /// That of the likelihood itself.
+    fn variance(&self, outputs: &[f64], variance: &mut [f64]) {
+        self.likelihood.variance(outputs, variance);
+    }
+}

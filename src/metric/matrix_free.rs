@@ -1,0 +1,297 @@
+//! The acceleration without any matrix: (I + J̃A⁻¹J̃ᵀ)x = z by preconditioned conjugate gradients, for problems in which
+//! both D and N·P are too large for an exact solver.
+//!
+//! A product with the system is J̃ᵀu, a division by A and J̃ of that: O(N·D) for a network, and no array of N·P × N·P or
+//! N·P × D numbers. The preconditioner is the low-rank inverse of the system at the base point, made once and shared by
+//! all evaluators; a path that leads far from there has it renewed at the price of a few products, whenever its age has
+//! cost as many. The start is the solution of the evaluation before on the same path.
+//!
+//! What the residual r = z − (I + J̃A⁻¹J̃ᵀ)x does to a geodesic is known exactly: the acceleration is wrong by δa with
+//! Gδa = J̃ᵀr, hence ‖δa‖_G ≤ ‖r‖, and the squared speed drifts at the rate 2(J̃v)ᵀr.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+use crate::linalg::{ConjugateGradients, Convergence, LowRankInverse, StoppingRule};
+use crate::map::DifferentiableMap;
+use crate::prior::PriorPrecision;
+
+/// Settings of the matrix-free solver.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MatrixFreeOptions {
+    /// The largest relative residual ‖z − (I + J̃A⁻¹J̃ᵀ)x‖/‖z‖ (default 1e-6). On a path whose integrator has a relative
+    /// tolerance below ten times this, a tenth of that tolerance is used instead.
+    pub tolerance: f64,
+    /// The most columns of the preconditioner (default 512; fewer where fewer matter). Zero means none.
+    pub max_rank: usize,
+    /// The most products with the system in one evaluation (default 2000).
+    pub max_products: usize,
+    /// Whether an evaluation starts from the solution of the one before on the same path (default true).
+    pub warm_start: bool,
+    /// Whether the preconditioner is made anew on the way, when what its age has cost exceeds what that takes (default
+    /// true). The one thing that allocates memory after the first evaluation.
+    pub refresh: bool,
+}
+
+impl Default for MatrixFreeOptions {
+    fn default() -> Self {
+        Self { tolerance: 1e-6, max_rank: 512, max_products: 2000, warm_start: true, refresh: true }
+    }
+}
+
+/// The residual is kept at this share of the integrator's relative tolerance.
+const SHARE_OF_TOLERANCE: f64 = 0.1;
+/// No smaller relative residual is asked for: rounding would not let it be met.
+const TIGHTEST: f64 = 1e-13;
+
+impl MatrixFreeOptions {
+    /// The settings for an integrator with this relative tolerance: a residual of at most a tenth of it.
+    pub fn for_integrator(self, rtol: f64) -> Self {
+        let share = (SHARE_OF_TOLERANCE * rtol).max(TIGHTEST);
+        Self { tolerance: self.tolerance.min(share), ..self }
+    }
+
+    /// Checks that every setting is in its range.
+    pub fn validate(&self) -> Result<()> {
+        let setting = |name, value: String, requirement| Err(Error::Setting { name, value, requirement });
+        if !(self.tolerance > 0.0 && self.tolerance < 1.0) {
+            let value = self.tolerance.to_string();
+            return setting("the tolerance of the matrix-free solver", value, "between 0 and 1");
+        }
+        if self.max_products == 0 {
+            let name = "the limit of products of the matrix-free solver";
+            return setting(name, self.max_products.to_string(), "at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// What matrix-free solves have cost and how exact they were.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SolverReport {
+    /// Systems solved: evaluations of the acceleration.
+    pub solves: u64,
+    /// Products with I + J̃A⁻¹J̃ᵀ, over all of them, those for renewing the preconditioner included.
+    pub products: u64,
+    /// The largest relative residual that a solve ended with.
+    pub worst_residual: f64,
+    /// Solves that ended above their tolerance.
+    pub unconverged: u64,
+    /// Columns of the preconditioner.
+    pub rank: usize,
+}
+
+impl SolverReport {
+    /// The mean number of products (conjugate-gradient iterations) of one solve.
+    pub fn mean_products(&self) -> f64 {
+        self.products as f64 / self.solves.max(1) as f64
+    }
+
+    /// Adds what another report says.
+    pub(crate) fn merge(&mut self, other: &SolverReport) {
+        self.solves += other.solves;
+        self.products += other.products;
+        self.worst_residual = self.worst_residual.max(other.worst_residual);
+        self.unconverged += other.unconverged;
+        self.rank = self.rank.max(other.rank);
+    }
+
+    fn of(convergence: Convergence, rank: usize) -> Self {
+        Self {
+            solves: 1,
+            products: convergence.products as u64,
+            worst_residual: if convergence.residual.is_nan() { f64::INFINITY } else { convergence.residual },
+            unconverged: u64::from(!convergence.converged),
+            rank,
+        }
+    }
+}
+
+/// Sums and a maximum over all evaluators: the same on any number of threads.
+#[derive(Debug, Default)]
+struct Tally {
+    solves: AtomicU64,
+    products: AtomicU64,
+    /// The bits of a number that is not negative, which are ordered like the number.
+    worst_residual: AtomicU64,
+    unconverged: AtomicU64,
+}
+
+/// What all evaluators of a matrix-free metric share.
+#[derive(Debug)]
+pub(super) struct MatrixFree {
+    options: MatrixFreeOptions,
+    preconditioner: LowRankInverse,
+    tally: Tally,
+}
+
+impl MatrixFree {
+    pub(super) fn new(options: MatrixFreeOptions, preconditioner: LowRankInverse) -> Self {
+        Self { options, preconditioner, tally: Tally::default() }
+    }
+
+    /// f64 numbers of one worker for a system of size M: those of the solver, and those of a renewal.
+    pub(super) fn worker_size(&self, m: f64, d: f64) -> f64 {
+        let rank = (self.preconditioner.rank() + extra_columns(self.preconditioner.rank())) as f64;
+        5.0 * m + d + if self.options.refresh && self.options.max_rank > 0 { 5.0 * m * rank } else { 0.0 }
+    }
+
+    /// All solves so far.
+    pub(super) fn report(&self) -> SolverReport {
+        let Tally { solves, products, worst_residual, unconverged } = &self.tally;
+        SolverReport {
+            solves: solves.load(Ordering::Relaxed),
+            products: products.load(Ordering::Relaxed),
+            worst_residual: f64::from_bits(worst_residual.load(Ordering::Relaxed)),
+            unconverged: unconverged.load(Ordering::Relaxed),
+            rank: self.preconditioner.rank(),
+        }
+    }
+
+    fn record(&self, report: &SolverReport) {
+        self.tally.solves.fetch_add(report.solves, Ordering::Relaxed);
+        self.tally.products.fetch_add(report.products, Ordering::Relaxed);
+        self.tally.worst_residual.fetch_max(report.worst_residual.to_bits(), Ordering::Relaxed);
+        self.tally.unconverged.fetch_add(report.unconverged, Ordering::Relaxed);
+    }
+}
+
+/// One evaluator's buffers and the state of its path.
+#[derive(Debug)]
+pub(super) struct MatrixFreeWorker {
+    shared: Arc<MatrixFree>,
+    solver: ConjugateGradients,
+    /// x, which the next evaluation starts from.
+    solution: Vec<f64>,
+    /// D numbers: A⁻¹J̃ᵀu.
+    scaled: Vec<f64>,
+    /// One number for each column of the preconditioner.
+    shares: Vec<f64>,
+    /// The preconditioner of this path, where the shared one has become too old.
+    renewed: Option<LowRankInverse>,
+    renewals: u64,
+    /// Products that a solve takes while the preconditioner is new.
+    when_new: Option<usize>,
+    /// Products beyond that since it was made.
+    excess: usize,
+    tolerance: f64,
+    report: SolverReport,
+}
+
+impl MatrixFreeWorker {
+    pub(super) fn new(shared: Arc<MatrixFree>, size: usize, n_params: usize) -> Self {
+        let (rank, tolerance) = (shared.preconditioner.rank(), shared.options.tolerance);
+        Self {
+            solver: ConjugateGradients::new(size),
+            solution: vec![0.0; size],
+            scaled: vec![0.0; n_params],
+            shares: vec![0.0; rank],
+            renewed: None,
+            renewals: 0,
+            when_new: None,
+            excess: 0,
+            tolerance,
+            report: SolverReport { rank, ..Default::default() },
+            shared,
+        }
+    }
+
+    /// A new path begins: nothing of the one before is used.
+    pub(super) fn begin(&mut self, rtol: f64) {
+        self.forget();
+        self.tolerance = self.shared.options.for_integrator(rtol).tolerance;
+    }
+
+    /// The next solve starts from zero.
+    pub(super) fn forget(&mut self) {
+        self.solution.fill(0.0);
+        (self.renewed, self.renewals, self.when_new, self.excess) = (None, 0, None, 0);
+    }
+
+    /// Makes the preconditioner for the rows at hand, if the present one has cost as many products as that takes.
+    fn renew<M: DifferentiableMap>(&mut self, map: &M, workspace: &mut M::Workspace, prior: &PriorPrecision) {
+        let present = self.renewed.as_ref().unwrap_or(&self.shared.preconditioner);
+        let MatrixFreeOptions { refresh, max_rank, .. } = self.shared.options;
+        let extra = extra_columns(present.rank()).min(max_rank.saturating_sub(present.rank()));
+        let price = present.rank() + extra;
+        if !refresh || max_rank == 0 || self.excess < price {
+            return;
+        }
+        let scaled = &mut self.scaled;
+        let renewed = present.refreshed(extra, self.renewals, |u, product| {
+            kernel_times(map, workspace, prior, scaled, u, product);
+        });
+        self.count(&SolverReport { products: price as u64, ..Default::default() });
+        // Where it cannot be made (an overflow on the way), the old one serves on.
+        if let Ok(renewed) = renewed {
+            self.renewals += 1;
+            self.renewed = Some(renewed);
+        }
+        (self.when_new, self.excess) = (None, 0);
+    }
+
+    fn count(&mut self, report: &SolverReport) {
+        self.shared.record(report);
+        self.report.merge(report);
+    }
+
+    pub(super) fn report(&self) -> SolverReport {
+        self.report
+    }
+
+    /// x with (I + J̃A⁻¹J̃ᵀ)x = z, for the rows J̃ that have been pulled back in `workspace`.
+    pub(super) fn solve<M: DifferentiableMap>(
+        &mut self,
+        map: &M,
+        workspace: &mut M::Workspace,
+        prior: &PriorPrecision,
+        force: &[f64],
+    ) -> &[f64] {
+        self.renew(map, workspace, prior);
+        let Self { shared, solver, solution, scaled, shares, renewed, tolerance, .. } = self;
+        let preconditioner = renewed.as_ref().unwrap_or(&shared.preconditioner);
+        if !shared.options.warm_start {
+            solution.fill(0.0);
+        }
+        shares.resize(preconditioner.rank(), 0.0);
+        let rule = StoppingRule { tolerance: *tolerance, max_products: shared.options.max_products };
+        let convergence = solver.solve(
+            force,
+            solution,
+            rule,
+            |u, product| {
+                kernel_times(map, workspace, prior, scaled, u, product);
+                product.iter_mut().zip(u).for_each(|(value, u)| *value += u);
+            },
+            |u, solved| preconditioner.apply(u, shares, solved),
+        );
+        // A force that is not finite says that the path left the numbers, nothing about the solver.
+        if convergence.products > 0 || convergence.converged {
+            let this = SolverReport::of(convergence, preconditioner.rank());
+            self.count(&this);
+            let when_new = *self.when_new.get_or_insert(convergence.products);
+            self.excess += convergence.products.saturating_sub(when_new);
+        }
+        &self.solution
+    }
+}
+
+/// Random columns beside the known ones when a preconditioner is renewed: what the path has turned to since.
+fn extra_columns(rank: usize) -> usize {
+    (rank / 8).max(4)
+}
+
+/// J̃A⁻¹J̃ᵀu.
+pub(super) fn kernel_times<M: DifferentiableMap>(
+    map: &M,
+    workspace: &mut M::Workspace,
+    prior: &PriorPrecision,
+    scaled: &mut [f64],
+    u: &[f64],
+    product: &mut [f64],
+) {
+    map.transpose_times(u, workspace, scaled);
+    prior.divide(scaled);
+    map.times(scaled, workspace, product);
+}

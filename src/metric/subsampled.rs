@@ -1,0 +1,99 @@
+//! The metric from a part of the data: G_B = A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ for a batch B, whose mean over batches is G.
+//!
+//! Only the metric is sub-sampled (Yu et al. 2024 name mini-batches as the way to many data points); velocities come from
+//! the posterior of all data. A batch is constant along a geodesic, so that vᵀG_Bv is still conserved.
+
+use std::sync::Arc;
+
+use rand::Rng;
+
+use super::{LogLikelihoods, Pullback};
+use crate::error::{Error, Result};
+use crate::likelihood::{Gaussian, Scaled};
+use crate::map::MlpMap;
+use crate::target::Target;
+
+/// Some of N data points, in ascending order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    points: Vec<usize>,
+    total: usize,
+}
+
+impl Batch {
+    /// `size` of `total` data points, every choice equally likely.
+    ///
+    /// ```
+    /// use riemannian_laplace::metric::Batch;
+    /// use riemannian_laplace::random::stream;
+    /// let batch = Batch::draw(100, 10, &mut stream(0, 0))?;
+    /// assert!(batch.points().len() == 10 && batch.points().is_sorted() && batch.scale() == 10.0);
+    /// assert!(Batch::draw(100, 101, &mut stream(0, 0)).is_err());
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn draw(total: usize, size: usize, generator: &mut impl Rng) -> Result<Self> {
+        if size == 0 || size > total {
+            return Err(Error::Setting {
+                name: "the metric's batch",
+                value: format!("{size} of {total} data points"),
+                requirement: "at least one data point and at most all of them",
+            });
+        }
+        let mut points = rand::seq::index::sample(generator, total, size).into_vec();
+        points.sort_unstable();
+        Ok(Self { points, total })
+    }
+
+    /// The data points, counting from 0.
+    pub fn points(&self) -> &[usize] {
+        &self.points
+    }
+
+    /// N/|B|, the number of data points that each stands for.
+    pub fn scale(&self) -> f64 {
+        self.total as f64 / self.points.len() as f64
+    }
+}
+
+/// A network's target at the points of a batch, from which the sub-sampled metrics are made.
+///
+/// ```
+/// # use ndarray::array;
+/// # use riemannian_laplace::{likelihood::Gaussian, map::MlpMap, network::*, prior::*, target::Target};
+/// use riemannian_laplace::metric::{Batch, Evaluator, Subsampled};
+/// use riemannian_laplace::random::stream;
+/// # let network = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 1);
+/// # let prior = Prior::gaussian(PriorPrecision::scalar(1.0, &[2])?);
+/// # let map = MlpMap::new(network.architecture().clone(), array![[1.0], [1.0], [1.0]].view())?;
+/// # let observations = array![[0.0], [1.0], [2.0]];
+/// # let target = Target::new(map, std::sync::Arc::new(Gaussian::unit()), observations.view(), prior)?;
+/// // A target with three equal inputs: any one of them, counted three times, gives the metric of all.
+/// let part = Subsampled::new(&target, &Batch::draw(3, 1, &mut stream(0, 0))?)?;
+/// let speed = part.fisher().pullback_evaluator().squared_speed(network.parameters(), &[1.0, 0.0]);
+/// assert!((speed - 4.0).abs() < 1e-12);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Subsampled {
+    target: Target<MlpMap>,
+    scale: f64,
+}
+
+impl Subsampled {
+    /// The points of the batch alone.
+    pub fn new(target: &Target<MlpMap>, batch: &Batch) -> Result<Self> {
+        Ok(Self { target: target.at_points(batch.points())?, scale: batch.scale() })
+    }
+
+    /// A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ.
+    pub fn fisher(&self) -> Pullback<&MlpMap> {
+        let scaled = Arc::new(Scaled::new(self.target.likelihood.clone(), self.scale));
+        Pullback::new(&self.target.map, scaled, self.target.prior.precision.clone())
+    }
+
+    /// A + (N/|B|) Σ_{n∈B} sₙsₙᵀ with sₙ = ∇ log p(yₙ | fₙ(θ)).
+    pub fn empirical_fisher(&self) -> Pullback<LogLikelihoods<'_, MlpMap>> {
+        let scaled = Arc::new(Scaled::new(Arc::new(Gaussian::unit()), self.scale));
+        Pullback::new(LogLikelihoods::new(&self.target), scaled, self.target.prior.precision.clone())
+    }
+}
