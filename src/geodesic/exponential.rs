@@ -182,6 +182,7 @@ impl<'a> ExponentialMap<'a> {
         check_size("length of the velocity", self.n_params, velocity.len())?;
         self.set_state(theta, velocity);
         let (rtol, atol) = self.options.first_tolerances();
+        self.evaluator.begin_path(rtol);
         let Self { evaluator, options, workspace, state, n_params } = self;
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
@@ -199,6 +200,7 @@ impl<'a> ExponentialMap<'a> {
         atol: f64,
     ) -> (Status, usize) {
         self.set_state(theta, velocity);
+        self.evaluator.begin_path(rtol);
         let Self { evaluator, options, workspace, state, n_params } = self;
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);

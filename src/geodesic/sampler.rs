@@ -151,6 +151,20 @@ impl Samples {
     }
 }
 
+/// Calls `work` for every index: on all threads at once when there are at least as many indices as threads, otherwise one
+/// after another, so that the matrix products of each may use all threads. Never both.
+pub(super) fn for_each_index<W, T: Send>(
+    count: usize,
+    prepare: impl Fn() -> W + Sync + Send,
+    work: impl Fn(&mut W, usize) -> Result<T> + Sync + Send,
+) -> Result<Vec<T>> {
+    if count < rayon::current_num_threads() {
+        let mut worker = prepare();
+        return (0..count).map(|index| work(&mut worker, index)).collect();
+    }
+    (0..count).into_par_iter().map_init(prepare, work).collect()
+}
+
 /// Checks that two arrays of samples × parameters fit in memory.
 pub(super) fn check_memory(samples: usize, n_params: usize) -> Result<()> {
     let numbers = 4.0 * samples as f64 * n_params as f64;
@@ -178,11 +192,8 @@ pub fn sample(
         progress();
         Ok(geodesic)
     };
-    let geodesics: Result<Vec<_>> = (0..options.samples)
-        .into_par_iter()
-        .map_init(|| (ExponentialMap::new(metric, options.geodesic), precision.worker()), draw)
-        .collect();
-    Ok(Samples::collect(geodesics?, base.len()))
+    let prepare = || (ExponentialMap::new(metric, options.geodesic), precision.worker());
+    Ok(Samples::collect(for_each_index(options.samples, prepare, draw)?, base.len()))
 }
 
 /// Follows a geodesic for each row of `velocities`.
@@ -197,13 +208,13 @@ pub fn exponentials(
     check_memory(velocities.nrows(), base.len())?;
     check_finite("the velocity", velocities)?;
     let rows = to_rows(velocities);
-    let map = |exponential: &mut Result<ExponentialMap<'_>>, velocity: &Vec<f64>| {
-        let geodesic = follow(exponential, base, velocity)?;
+    let map = |exponential: &mut Result<ExponentialMap<'_>>, index: usize| {
+        let geodesic = follow(exponential, base, &rows[index])?;
         progress();
         Ok(geodesic)
     };
-    let geodesics: Result<Vec<_>> = rows.par_iter().map_init(|| ExponentialMap::new(metric, options), map).collect();
-    Ok(Samples::collect(geodesics?, base.len()))
+    let geodesics = for_each_index(rows.len(), || ExponentialMap::new(metric, options), map)?;
+    Ok(Samples::collect(geodesics, base.len()))
 }
 
 /// The velocity that leads to each row of `points`.
@@ -216,12 +227,13 @@ pub fn logarithms(
 ) -> Result<Vec<Logarithm>> {
     check_size("length of a point", metric.n_params(), points.ncols())?;
     check_finite("the point", points)?;
-    let map = |logarithm: &mut Result<LogarithmicMap<'_>>, point: &Vec<f64>| {
-        let solution = borrowed(logarithm)?.map(base, point)?;
+    let rows = to_rows(points);
+    let map = |logarithm: &mut Result<LogarithmicMap<'_>>, index: usize| {
+        let solution = borrowed(logarithm)?.map(base, &rows[index])?;
         progress();
         Ok(solution)
     };
-    to_rows(points).par_iter().map_init(|| LogarithmicMap::new(metric, options), map).collect()
+    for_each_index(rows.len(), || LogarithmicMap::new(metric, options), map)
 }
 
 /// RLA-BLog: draws θ̄ ~ N(base, P⁻¹), v = Log(θ̄) on the Gaussian's Monge manifold, then Exp(v) on the target's.
@@ -250,8 +262,7 @@ pub fn sample_monge_log(
         progress();
         Ok((geodesic, outcome))
     };
-    let geodesics: Result<Vec<_>> = (0..options.samples).into_par_iter().map_init(prepare, draw).collect();
-    Ok(Samples::collect(geodesics?, base.len()))
+    Ok(Samples::collect(for_each_index(options.samples, prepare, draw)?, base.len()))
 }
 
 pub(super) fn follow(

@@ -1,10 +1,8 @@
 //! Samples whose metric comes from a part of the data, the same for all or another for each.
 
-use rayon::prelude::*;
-
 use super::exponential::ExponentialMap;
 use super::posterior::{MetricName, MetricSolver};
-use super::sampler::{SamplerOptions, Samples, check_memory, follow, sample};
+use super::sampler::{SamplerOptions, Samples, check_memory, follow, for_each_index, sample};
 use crate::error::{Result, check_size};
 use crate::laplace::Precision;
 use crate::map::{DifferentiableMap, MlpMap};
@@ -73,10 +71,9 @@ impl Subsampling<'_> {
                 let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
                 let mut velocity = vec![0.0; self.base.len()];
                 worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
-                self.residual(&mut **whole, &mut **part, &velocity)
+                Ok(self.residual(&mut **whole, &mut **part, &velocity))
             };
-            let residuals = (0..options.samples).into_par_iter().map_init(prepare, compare).collect();
-            (samples, residuals)
+            (samples, for_each_index(options.samples, prepare, compare)?)
         };
         samples.batch = Some(BatchReport { batch: MetricBatch { size, redraw }, residuals });
         Ok(samples)
@@ -104,12 +101,9 @@ impl Subsampling<'_> {
             progress();
             Ok((geodesic, residual, metric.solver_report()))
         };
-        let drawn: Result<Vec<_>> = (0..options.samples)
-            .into_par_iter()
-            .map_init(|| (whole.evaluator(), self.precision.worker()), draw)
-            .collect();
+        let drawn = for_each_index(options.samples, || (whole.evaluator(), self.precision.worker()), draw)?;
         let (mut geodesics, mut residuals, mut solver) = (Vec::new(), Vec::new(), None);
-        for (geodesic, residual, report) in drawn? {
+        for (geodesic, residual, report) in drawn {
             geodesics.push(geodesic);
             residuals.push(residual);
             if let Some(report) = report {

@@ -435,4 +435,11 @@ impl DifferentiableMap for MlpMap {
         let widest = self.architecture.sizes().into_iter().max().unwrap_or(1) as f64;
         n * widths * (4 + columns) as f64 + n * widest
     }
+
+    /// Products of layer inputs once, of sensitivities for every pair of columns.
+    fn gram_work(&self, columns: usize) -> f64 {
+        let (n, k) = (self.n_points() as f64, columns as f64);
+        let layers = self.architecture.layers().iter();
+        layers.map(|layer| 0.5 * n * n * (layer.inputs as f64 + k * k * layer.outputs as f64)).sum()
+    }
 }

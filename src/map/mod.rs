@@ -70,6 +70,11 @@ pub trait DifferentiableMap: Sync {
     fn gram(&self, variances: &[f64], workspace: &mut Self::Workspace, gram: MatMut<'_, f64>);
     /// f64 numbers a workspace with K columns holds, for estimates before allocation.
     fn workspace_size(&self, columns: usize) -> f64;
+    /// Multiply-adds of [`gram`](Self::gram) with K columns; through dense rows unless there is a better way.
+    fn gram_work(&self, columns: usize) -> f64 {
+        let rows = (self.n_points() * columns) as f64;
+        0.5 * rows * rows * self.n_params() as f64
+    }
 }
 
 impl<M: DifferentiableMap> DifferentiableMap for &M {
@@ -113,6 +118,9 @@ impl<M: DifferentiableMap> DifferentiableMap for &M {
     }
     fn workspace_size(&self, columns: usize) -> f64 {
         (**self).workspace_size(columns)
+    }
+    fn gram_work(&self, columns: usize) -> f64 {
+        (**self).gram_work(columns)
     }
 }
 

@@ -94,4 +94,8 @@ impl<M: DifferentiableMap> DifferentiableMap for LogLikelihoods<'_, M> {
     fn workspace_size(&self, _: usize) -> f64 {
         self.target.map.workspace_size(1)
     }
+
+    fn gram_work(&self, _: usize) -> f64 {
+        self.target.map.gram_work(1)
+    }
 }
