@@ -410,3 +410,88 @@ where
     };
     info
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uneven steps from 0, growing and shrinking by up to a factor of three.
+    fn uneven(steps: usize) -> Vec<f64> {
+        let mut times = vec![0.0];
+        for step in 0..steps {
+            times.push(times[step] + 0.05 * [1.0, 1.7, 0.6, 1.1, 2.0, 0.9][step % 6]);
+        }
+        times
+    }
+
+    /// At order k the increment of a step is exact for derivatives of degree k in t: the corrector has order k + 1.
+    #[test]
+    fn polynomials_are_integrated_exactly() {
+        for order in 1..=MAX_ORDER {
+            for degree in 0..=order {
+                let power = degree as i32;
+                let mut rhs = |t: f64, _: &[f64], out: &mut [f64]| out[0] = t.powi(power);
+                let mut adams = Adams::new(1);
+                let times = uneven(4 * MAX_ORDER);
+                adams.start(&mut rhs, 0.0, &[0.0]);
+                for (step, end) in times.iter().enumerate().skip(1) {
+                    adams.order = order.min(step);
+                    let before = adams.state()[0];
+                    adams.attempt(&mut rhs, *end);
+                    adams.accept(*end);
+                    if adams.order == order && step > order + 1 {
+                        let exact = (end.powi(power + 1) - times[step - 1].powi(power + 1)) / f64::from(power + 1);
+                        let error = (adams.state()[0] - before - exact).abs();
+                        assert!(error < 1e-12 * end.powi(power + 1), "order {order}, degree {degree}: {error:e}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// With equal steps the weights are those of Adams and Bashforth, and the factors of the error those of Adams and
+    /// Moulton (Hairer, Norsett & Wanner 1993, tables III.1.1 and III.1.2).
+    #[test]
+    fn coefficients_of_equal_steps_are_the_classical_ones() {
+        let times: [f64; STORED] = std::array::from_fn(|index| 1.0 - 0.125 * index as f64);
+        let coefficients = Coefficients::new(&times, 1.125, STORED);
+        let weights = [1.0, 1.0 / 2.0, 5.0 / 12.0, 3.0 / 8.0, 251.0 / 720.0, 95.0 / 288.0, 19087.0 / 60480.0];
+        let errors = [1.0 / 2.0, 1.0 / 12.0, 1.0 / 24.0, 19.0 / 720.0, 3.0 / 160.0, 863.0 / 60480.0];
+        for (found, expected) in coefficients.weights.iter().zip(weights) {
+            assert!((found - expected).abs() < 1e-14, "{found} {expected}");
+        }
+        for (order, expected) in (1..).zip(errors) {
+            assert!((coefficients.error(order) - expected).abs() < 1e-14, "{order}");
+        }
+        assert!(coefficients.rescale.iter().all(|factor| (factor - 1.0).abs() < 1e-14));
+    }
+
+    /// Equal steps at a fixed order k on y' = -y: the error falls as the power k + 1 of the step, the corrector's order.
+    #[test]
+    fn observed_orders_are_those_of_the_corrector() {
+        for order in 1..=6 {
+            let error = |steps: usize| {
+                let h = 1.0 / steps as f64;
+                let mut rhs = |_: f64, y: &[f64], out: &mut [f64]| out[0] = -y[0];
+                let mut adams = Adams::new(1);
+                adams.start(&mut rhs, 0.0, &[1.0]);
+                // The history is exact: differences of exp(-t) at the points before 0.
+                let derivative = |j: usize| -(h * j as f64).exp();
+                let mut row: Vec<f64> = (0..STORED).map(derivative).collect();
+                for j in 0..STORED {
+                    adams.differences[j][0][0] = row[0];
+                    row = row.windows(2).map(|pair| pair[0] - pair[1]).collect();
+                    adams.times[j] = -h * j as f64;
+                }
+                (adams.count, adams.order) = (order + 1, order);
+                for step in 1..=steps {
+                    adams.attempt(&mut rhs, h * step as f64);
+                    adams.accept(h * step as f64);
+                }
+                (adams.state()[0] - (-1f64).exp()).abs()
+            };
+            let observed = (error(20) / error(40)).log2();
+            assert!((observed - (order as f64 + 1.0)).abs() < 0.35, "order {order}: {observed}");
+        }
+    }
+}

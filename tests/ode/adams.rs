@@ -4,36 +4,40 @@ use riemannian_laplace::ode::{IvpOptions, Method, Status, Workspace, solve_dense
 
 use super::{distance, options, problems, run};
 
-/// The error follows the tolerance over six decades, and stays within a small multiple of it.
+/// The error follows the tolerance over six decades, at up to ninety times its value (Kepler's orbit, whose period
+/// errors add up).
 #[test]
 fn errors_follow_the_tolerance() {
     for name in ["harmonic", "kepler"] {
         let problem = problems::named(name);
         let exact = problem.solution.expect("it is solved")(problem.t1);
-        let mut errors = Vec::new();
-        for exponent in 3..=9 {
-            let rtol = 10f64.powi(-exponent);
-            let (info, y) = run(&problem, &options(Method::Adams, rtol, 1e-3 * rtol));
-            let error = distance(&y, &exact);
-            println!("{name} {rtol:e}: {error:e}, {info:?}");
-            assert_eq!(info.status, Status::Reached);
-            errors.push(error);
-        }
-        println!("{name}: {errors:?}");
+        let errors: Vec<f64> = (3..=9)
+            .map(|exponent| {
+                let rtol = 10f64.powi(-exponent);
+                let (info, y) = run(&problem, &options(Method::Adams, rtol, 1e-3 * rtol));
+                let error = distance(&y, &exact);
+                assert_eq!(info.status, Status::Reached);
+                assert!(error < 150.0 * rtol, "{name} {rtol:e}: {error:e}");
+                error
+            })
+            .collect();
+        assert!(errors[0] > 1e5 * errors[6], "{name}: {errors:?}");
     }
 }
 
-/// A third to a half of the evaluations of Dormand and Prince's pair for the same error.
+/// For the same error, at a tolerance ten times smaller, less than half of the evaluations of Dormand and Prince's pair.
 #[test]
 fn fewer_evaluations_than_the_pair_of_order_five() {
     let problem = problems::named("harmonic");
     let exact = problem.solution.expect("it is solved")(problem.t1);
-    for rtol in [1e-4, 1e-6, 1e-8] {
-        let of = |method, rtol| {
-            let (info, y) = run(&problem, &options(method, rtol, 1e-3 * rtol));
-            (info.evaluations, distance(&y, &exact))
-        };
-        println!("{rtol:e}: adams {:?}, dopri5 {:?}", of(Method::Adams, rtol), of(Method::Dopri5, rtol));
+    let solved = |method, rtol: f64| {
+        let (info, y) = run(&problem, &options(method, rtol, 1e-3 * rtol));
+        (info.evaluations, distance(&y, &exact))
+    };
+    for rtol in [1e-6, 1e-8] {
+        let (ours, error) = solved(Method::Adams, 0.1 * rtol);
+        let (theirs, allowed) = solved(Method::Dopri5, rtol);
+        assert!(error < 2.0 * allowed && 2 * ours < theirs, "{ours} {error:e}, {theirs} {allowed:e}");
     }
 }
 
@@ -56,8 +60,8 @@ fn the_path_is_accurate_between_steps() {
         path.at(t, &mut out);
         worst = worst.max(distance(&out, &solution(t)));
     }
-    println!("worst {worst:e}");
-    assert!(worst < 1e-3, "{worst:e}");
+    // Ten times the error at the end: cubics over steps of a tenth.
+    assert!(worst < 1e-4, "{worst:e}");
 }
 
 #[test]
