@@ -94,8 +94,11 @@ impl Problem {
         for velocity in self.velocities.rows() {
             let mut rtol = rtol;
             for _ in 0..7 {
-                let options =
-                    GeodesicOptions { method, max_steps: 100_000, ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol) };
+                let options = GeodesicOptions {
+                    method,
+                    max_steps: 100_000,
+                    ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol)
+                };
                 let geodesic = ExponentialMap::new(metric, options)?.map(&self.base, &velocity.to_vec())?;
                 evaluations += geodesic.evaluations;
                 if geodesic.drift <= TARGET {

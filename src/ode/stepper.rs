@@ -101,13 +101,7 @@ impl Stepper {
     /// What the rule for the first step looks at; it overwrites stage 1.
     pub(crate) fn probe(&mut self) -> Probe<'_> {
         let (first, rest) = self.stages.split_at_mut(1);
-        Probe {
-            dim: self.dim,
-            state: &self.state,
-            derivative: &first[0],
-            point: &mut self.point,
-            after: &mut rest[0],
-        }
+        Probe { dim: self.dim, state: &self.state, derivative: &first[0], point: &mut self.point, after: &mut rest[0] }
     }
 
     /// Tries a step of size `h`: fills `k_1 .. k_s` and the trial state with
