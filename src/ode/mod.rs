@@ -180,7 +180,7 @@ pub struct Workspace {
 #[derive(Clone, Debug)]
 enum Engine {
     Pair(Stepper),
-    Adams(Adams),
+    Adams(Box<Adams>),
 }
 
 impl Workspace {
@@ -188,7 +188,7 @@ impl Workspace {
     pub fn new(method: Method, dim: usize) -> Self {
         let engine = match method.tableau() {
             Some(tableau) => Engine::Pair(Stepper::new(tableau, dim)),
-            None => Engine::Adams(Adams::new(dim)),
+            None => Engine::Adams(Box::new(Adams::new(dim))),
         };
         Workspace { method, engine }
     }
