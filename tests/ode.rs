@@ -1,6 +1,8 @@
 //! Tests of the `ode` module: convergence orders, solutions, agreement with
 //! SciPy's `solve_ivp` (`tests/fixtures/ode`) and behaviour on bad input.
 
+#[path = "ode/adams.rs"]
+mod adams;
 #[path = "ode/convergence.rs"]
 mod convergence;
 #[path = "ode/limits.rs"]
@@ -10,7 +12,7 @@ mod problems;
 #[path = "ode/scipy.rs"]
 mod scipy;
 
-use riemannian_laplace::ode::{IvpInfo, IvpOptions, Method, Workspace, solve};
+use riemannian_laplace::ode::{IvpInfo, IvpOptions, Method, Tableau, Workspace, solve};
 
 use problems::Problem;
 
@@ -19,6 +21,16 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
     differences.fold(0.0, |largest, d| if d > largest || d.is_nan() { d } else { largest })
+}
+
+/// The Runge-Kutta pairs with their coefficients.
+fn pairs() -> impl Iterator<Item = (Method, &'static Tableau)> {
+    Method::ALL.into_iter().filter_map(|method| Some((method, method.tableau()?)))
+}
+
+/// The evaluations that a trial step costs.
+fn per_step(method: Method) -> usize {
+    method.tableau().map_or(1, Tableau::last)
 }
 
 /// Options without a limit on steps.

@@ -73,6 +73,8 @@ impl SamplingMetricArg {
 /// The integrator by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SolverName {
+    /// Adams, one evaluation a step
+    Adams,
     /// Dormand-Prince 5(4)
     Dopri5,
     /// Dormand-Prince 8(5,3), for tight tolerances
@@ -93,12 +95,12 @@ pub struct IntegratorArgs {
     /// Refine each geodesic until vᵀGv changes by at most this, relatively
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = arguments::positive, conflicts_with_all = ["rtol", "atol"])]
     drift_target: Option<f64>,
-    /// The integrator
-    #[arg(long, value_enum, default_value_t = SolverName::Dopri5)]
-    solver: SolverName,
-    /// The most steps of one integration
-    #[arg(long, value_name = "N", default_value = "4096", value_parser = arguments::count)]
-    max_steps: usize,
+    /// The integrator [default: adams for a drift target, dopri5 for fixed tolerances]
+    #[arg(long, value_enum)]
+    solver: Option<SolverName>,
+    /// The most steps of one integration [default: 4096, of adams six times that]
+    #[arg(long, value_name = "N", value_parser = arguments::count)]
+    max_steps: Option<usize>,
 }
 
 impl IntegratorArgs {
@@ -118,12 +120,21 @@ impl IntegratorArgs {
             (false, Some(target), Accuracy::Drift { attempts, .. }) => Accuracy::Drift { target, attempts },
             (false, _, default) => default,
         };
+        let usual = if fixed { GeodesicOptions::with_tolerances(1e-3, 1e-6) } else { GeodesicOptions::default() };
         let method = match self.solver {
-            SolverName::Dopri5 => Method::Dopri5,
-            SolverName::Dop853 => Method::Dop853,
-            SolverName::Bosh3 => Method::Bosh3,
+            Some(SolverName::Adams) => Method::Adams,
+            Some(SolverName::Dopri5) => Method::Dopri5,
+            Some(SolverName::Dop853) => Method::Dop853,
+            Some(SolverName::Bosh3) => Method::Bosh3,
+            None => usual.method,
         };
-        let options = GeodesicOptions { accuracy, method, max_steps: self.max_steps };
+        let of_method = if method == Method::Adams {
+            GeodesicOptions::default()
+        } else {
+            GeodesicOptions::with_tolerances(1e-3, 1e-6)
+        };
+        let max_steps = self.max_steps.unwrap_or(of_method.max_steps);
+        let options = GeodesicOptions { accuracy, method, max_steps };
         options.validate()?;
         Ok(options)
     }

@@ -12,7 +12,7 @@
 //! Sources: Hairer, Norsett & Wanner 1993, section II.4 (norm, first step) and
 //! II.10 (combined norm).
 
-use super::stepper::{Block, LANES, Stepper, weighted};
+use super::stepper::{Block, LANES, Row, Stepper, evaluate, weighted};
 use super::tableau::ErrorRule;
 
 /// Factor of caution on the asymptotically best step.
@@ -44,6 +44,12 @@ impl Tolerance {
     #[inline(always)]
     fn scale(self, size: f64) -> f64 {
         larger(self.atol + size * self.rtol, f64::MIN_POSITIVE)
+    }
+
+    /// The scale of a number that goes from `old` to `new` in a step.
+    #[inline(always)]
+    pub(crate) fn between(self, old: f64, new: f64) -> f64 {
+        self.scale(larger(old.abs(), new.abs()))
     }
 }
 
@@ -98,7 +104,7 @@ fn scaled_squares(stepper: &Stepper, weights: &[(usize, f64)], factor: f64, tole
     for (index, (old, new)) in ends.enumerate() {
         let error = weighted(weights, stepper.stages(), index);
         for (((square, error), old), new) in squares.iter_mut().zip(error).zip(old).zip(new) {
-            let scale = tolerance.scale(larger(old.abs(), new.abs()));
+            let scale = tolerance.between(*old, *new);
             // The last term is zero unless the trial state is not finite.
             let scaled = error * factor / scale + 0.0 * new;
             *square += scaled * scaled;
@@ -107,51 +113,77 @@ fn scaled_squares(stepper: &Stepper, weights: &[(usize, f64)], factor: f64, tole
     squares.iter().sum()
 }
 
+/// The state at the start of a solve, and room for an Euler step from it.
+pub(crate) struct Probe<'a> {
+    pub(crate) dim: usize,
+    pub(crate) state: &'a [Block],
+    pub(crate) derivative: &'a [Block],
+    /// The end of the Euler step.
+    pub(crate) point: &'a mut Row,
+    /// The derivative there.
+    pub(crate) after: &'a mut Row,
+}
+
+impl Probe<'_> {
+    /// Evaluates the derivative at the end of an Euler step of size `h`.
+    fn euler<R>(&mut self, rhs: &mut R, t: f64, h: f64)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        for ((point, state), slope) in self.point.iter_mut().zip(self.state).zip(self.derivative) {
+            for ((point, state), slope) in point.iter_mut().zip(state).zip(slope) {
+                *point = state + h * slope;
+            }
+        }
+        evaluate(rhs, t + h, self.point, self.after, self.dim);
+    }
+
+    /// Root mean square of `(row_j - minus_j) / s_j` with the scale of the state.
+    fn norm(&self, row: &[Block], minus: Option<&[Block]>, tolerance: Tolerance) -> f64 {
+        const ZERO: Block = [0.0; LANES];
+        let mut squares = ZERO;
+        for (index, (row, state)) in row.iter().zip(self.state).enumerate() {
+            let minus = minus.map_or(&ZERO, |minus| &minus[index]);
+            for (((square, row), minus), state) in squares.iter_mut().zip(row).zip(minus).zip(state) {
+                let scaled = (row - minus) / tolerance.scale(state.abs());
+                *square += scaled * scaled;
+            }
+        }
+        squares.iter().sum::<f64>().sqrt() / (self.dim as f64).sqrt()
+    }
+}
+
 /// First step by the rule of Hairer, Norsett & Wanner: an Euler step about a
 /// hundredth of the time scale `|y| / |f|` gives a second derivative, and from
-/// it the step whose error is about the tolerance. Costs one evaluation. `span`
-/// is the length of the interval, which the step does not exceed.
+/// it the step whose error, with an estimate of order `error_order`, is about the
+/// tolerance. Costs one evaluation. `span` is the length of the interval, which the
+/// step does not exceed.
 pub(crate) fn first_step<R>(
-    stepper: &mut Stepper,
+    mut probe: Probe<'_>,
     rhs: &mut R,
     t: f64,
     direction: f64,
     span: f64,
+    error_order: usize,
     tolerance: Tolerance,
 ) -> f64
 where
     R: FnMut(f64, &[f64], &mut [f64]),
 {
-    let size = scaled_norm(stepper, stepper.state(), None, tolerance);
-    let slope = scaled_norm(stepper, stepper.derivative(), None, tolerance);
+    let size = probe.norm(probe.state, None, tolerance);
+    let slope = probe.norm(probe.derivative, None, tolerance);
     let mut small = if size < 1e-5 || slope < 1e-5 { 1e-6 } else { 0.01 * size / slope };
     if small.is_nan() {
         small = 1e-6;
     }
     small = small.min(span);
-    stepper.euler(rhs, t, small * direction);
-    let [before, after] = [0, 1].map(|stage| &stepper.stages()[stage][..]);
-    let bend = scaled_norm(stepper, after, Some(before), tolerance) / small;
+    probe.euler(rhs, t, small * direction);
+    let bend = probe.norm(probe.after, Some(probe.derivative), tolerance) / small;
     let best = if slope <= 1e-15 && bend <= 1e-15 {
         (small * 1e-3).max(1e-6)
     } else {
-        let exponent = 1.0 / (stepper.tableau().error_order as f64 + 1.0);
+        let exponent = 1.0 / (error_order as f64 + 1.0);
         (0.01 / slope.max(bend)).powf(exponent)
     };
     (100.0 * small).min(best).min(span)
-}
-
-/// Root mean square of `(row_j - minus_j) / s_j` with the scale of the current
-/// state.
-fn scaled_norm(stepper: &Stepper, row: &[Block], minus: Option<&[Block]>, tolerance: Tolerance) -> f64 {
-    const ZERO: Block = [0.0; LANES];
-    let mut squares = ZERO;
-    for (index, (row, state)) in row.iter().zip(stepper.state()).enumerate() {
-        let minus = minus.map_or(&ZERO, |minus| &minus[index]);
-        for (((square, row), minus), state) in squares.iter_mut().zip(row).zip(minus).zip(state) {
-            let scaled = (row - minus) / tolerance.scale(state.abs());
-            *square += scaled * scaled;
-        }
-    }
-    squares.iter().sum::<f64>().sqrt() / (stepper.dim() as f64).sqrt()
 }

@@ -2,7 +2,7 @@
 //!
 //! With `x = (t - t_old) / h` a step is either the polynomial
 //! `y_old + h sum_r x^r q_r` (Dormand-Prince: order 4, Bogacki-Shampine: the
-//! cubic Hermite polynomial, order 3) or the nested form
+//! cubic Hermite polynomial, order 3; Adams: the same from its own derivatives) or the nested form
 //! `y_old + x (F_0 + (1 - x) (F_1 + x (F_2 + ...)))` (DOP853: order 7, from
 //! three further stages). Both meet the states at the ends of the step; the
 //! path is continuous, and so is its derivative.
@@ -84,6 +84,31 @@ impl DensePath {
         );
     }
 
+    /// Adds the start of a step that is interpolated by the cubic Hermite
+    /// polynomial, for [`DensePath::close_hermite`] to complete.
+    pub(crate) fn open_hermite(&mut self, state: &[f64], derivative: &[f64]) {
+        let start = self.rows.len();
+        self.rows.extend_from_slice(derivative);
+        self.rows.extend_from_slice(state);
+        self.rows.resize(start + 3 * self.dim, 0.0);
+    }
+
+    /// Ends the step at time `next`: with `D = (y' - y) / h` the rows are `f`,
+    /// `3 D - 2 f - f'` and `f + f' - 2 D`.
+    pub(crate) fn close_hermite(&mut self, next: f64, state: &[f64], derivative: &[f64]) {
+        let h = next - self.times.last().copied().unwrap_or(next);
+        let start = self.rows.len() - 3 * self.dim;
+        let (first, rest) = self.rows[start..].split_at_mut(self.dim);
+        let (second, third) = rest.split_at_mut(self.dim);
+        for ((((first, second), third), new), last) in first.iter().zip(second).zip(third).zip(state).zip(derivative) {
+            let mean = (new - *second) / h;
+            *second = 3.0 * mean - 2.0 * first - last;
+            *third = first + last - 2.0 * mean;
+        }
+        self.times.push(next);
+        self.states.extend_from_slice(state);
+    }
+
     /// Number of unknowns of the system.
     pub fn dim(&self) -> usize {
         self.dim
@@ -124,8 +149,8 @@ impl DensePath {
         let dim = self.dim.min(out.len());
         let out = &mut out[..dim];
         out.fill(0.0);
-        match self.method.tableau().dense {
-            DenseRule::Powers(_) => {
+        match self.method.tableau().map(|tableau| &tableau.dense) {
+            Some(DenseRule::Powers(_)) | None => {
                 let mut power = x;
                 for row in rows {
                     for (out, q) in out.iter_mut().zip(row) {
@@ -137,7 +162,7 @@ impl DensePath {
                     *out = h * *out + old;
                 }
             }
-            DenseRule::Nested { .. } => {
+            Some(DenseRule::Nested { .. }) => {
                 for (index, row) in rows.enumerate().rev() {
                     let factor = if index % 2 == 0 { x } else { 1.0 - x };
                     for (out, f) in out.iter_mut().zip(row) {

@@ -11,7 +11,7 @@
 
 use super::control::{Tolerance, error_norm, factor, first_step, min_step};
 use super::stepper::Stepper;
-use super::{DensePath, IvpInfo, IvpOptions, Status, Workspace};
+use super::{DensePath, Engine, IvpInfo, IvpOptions, Status, Workspace, adams};
 
 impl IvpInfo {
     /// Nothing done yet at time `t`.
@@ -27,7 +27,7 @@ fn finite(numbers: &[f64]) -> bool {
 
 /// Takes up the initial state and evaluates its derivative. `Err` holds the
 /// outcome if there is nothing left to do.
-fn start<R>(rhs: &mut R, (t0, t1): (f64, f64), y: &[f64], stepper: &mut Stepper) -> Result<IvpInfo, IvpInfo>
+fn start<R>(rhs: &mut R, (t0, t1): (f64, f64), y: &[f64], engine: &mut Engine) -> Result<IvpInfo, IvpInfo>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
 {
@@ -35,9 +35,18 @@ where
     if !((t1 - t0).is_finite() && finite(y)) {
         return Err(info);
     }
-    stepper.start(rhs, t0, y);
+    let derivative = match engine {
+        Engine::Pair(stepper) => {
+            stepper.start(rhs, t0, y);
+            stepper.numbers(stepper.derivative())
+        }
+        Engine::Adams(adams) => {
+            adams.start(rhs, t0, y);
+            adams.derivative()
+        }
+    };
     info.evaluations = 1;
-    if !finite(stepper.numbers(stepper.derivative())) {
+    if !finite(derivative) {
         return Err(info);
     }
     if t0 == t1 || y.is_empty() {
@@ -55,7 +64,7 @@ pub(crate) fn adaptive<R>(
     y: &mut [f64],
     options: &IvpOptions,
     workspace: &mut Workspace,
-    mut path: Option<&mut DensePath>,
+    path: Option<&mut DensePath>,
 ) -> IvpInfo
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -64,12 +73,36 @@ where
     if options.validate().and(fits).is_err() {
         return IvpInfo::new(Status::Invalid, span.0);
     }
-    let stepper = &mut workspace.stepper;
-    let mut info = match start(rhs, span, y, stepper) {
+    let info = match start(rhs, span, y, &mut workspace.engine) {
         Ok(info) => info,
         Err(info) => return info,
     };
-    let (t0, t1) = span;
+    match &mut workspace.engine {
+        Engine::Pair(stepper) => {
+            let info = pairs(rhs, span, options, stepper, info, path);
+            y.copy_from_slice(stepper.numbers(stepper.state()));
+            info
+        }
+        Engine::Adams(adams) => {
+            let info = adams::adaptive(rhs, span.1, options, adams, info, path);
+            y.copy_from_slice(adams.state());
+            info
+        }
+    }
+}
+
+/// Adaptive steps of a Runge-Kutta pair that has been started.
+fn pairs<R>(
+    rhs: &mut R,
+    (t0, t1): (f64, f64),
+    options: &IvpOptions,
+    stepper: &mut Stepper,
+    mut info: IvpInfo,
+    mut path: Option<&mut DensePath>,
+) -> IvpInfo
+where
+    R: FnMut(f64, &[f64], &mut [f64]),
+{
     let length = (t1 - t0).abs();
     let direction = (t1 - t0).signum();
     let tolerance = Tolerance::new(options.rtol, options.atol);
@@ -79,7 +112,7 @@ where
         Some(step) => step.min(length),
         None => {
             info.evaluations += 1;
-            first_step(stepper, rhs, t0, direction, length, tolerance)
+            first_step(stepper.probe(), rhs, t0, direction, length, tableau.error_order, tolerance)
         }
     };
     let mut least = min_step(t0, direction);
@@ -122,7 +155,6 @@ where
         least = min_step(next, direction);
         step = step.max(least);
     };
-    y.copy_from_slice(stepper.numbers(stepper.state()));
     info
 }
 
@@ -134,10 +166,15 @@ where
     if workspace.dim() != y.len() {
         return IvpInfo::new(Status::Invalid, span.0);
     }
-    let stepper = &mut workspace.stepper;
-    let mut info = match start(rhs, span, y, stepper) {
+    if matches!(workspace.engine, Engine::Adams(_)) {
+        return IvpInfo::new(Status::Invalid, span.0);
+    }
+    let mut info = match start(rhs, span, y, &mut workspace.engine) {
         Ok(info) => info,
         Err(info) => return info,
+    };
+    let Engine::Pair(stepper) = &mut workspace.engine else {
+        return info;
     };
     let (t0, t1) = span;
     let length = t1 - t0;

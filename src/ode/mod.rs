@@ -1,10 +1,10 @@
 //! Initial value problems `y' = f(t, y)`, `y(t0) = y0`, by embedded explicit
-//! Runge-Kutta pairs with adaptive steps.
+//! Runge-Kutta pairs or the Adams method, with adaptive steps.
 //!
 //! [`solve`] integrates a state in place, [`solve_dense`] also records the path
 //! with its interpolants, and [`solve_fixed`] takes equal steps without error
-//! control. Step control is that of SciPy's `solve_ivp`, down to the count of
-//! evaluations (see `control`); the methods are those of [`Method`].
+//! control. Step control of the pairs is that of SciPy's `solve_ivp`, down to the
+//! count of evaluations (see `control`); the methods are those of [`Method`].
 //!
 //! The right-hand side is `rhs(t, y, out)` and writes `f(t, y)` to `out`. Where
 //! it cannot be evaluated it writes `NaN`: the trial step is then rejected and a
@@ -31,6 +31,7 @@
 //! and G. Wanner, *Solving Ordinary Differential Equations I: Nonstiff
 //! Problems*, 2nd ed., Springer 1993.
 
+mod adams;
 mod control;
 mod dense;
 mod dop853;
@@ -45,12 +46,13 @@ use std::fmt;
 pub use dense::DensePath;
 pub use tableau::{DenseRule, ErrorRule, Method, Stage, Tableau, UnknownMethod, Weights};
 
+use adams::Adams;
 use stepper::Stepper;
 
 /// Method, tolerances and limits of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IvpOptions {
-    /// The Runge-Kutta pair.
+    /// The method.
     pub method: Method,
     /// Relative tolerance: the local error of a number `y` is kept below about
     /// `atol + rtol |y|`. Values below `100 eps` count as `100 eps`.
@@ -146,7 +148,7 @@ pub enum Status {
     /// was short enough to avoid states or derivatives that are not.
     NotFinite,
     /// Nothing was evaluated: [`IvpOptions::validate`] or [`Workspace::check`]
-    /// fails.
+    /// fails, or [`solve_fixed`] was asked for a method without a fixed order.
     Invalid,
 }
 
@@ -171,13 +173,24 @@ pub struct IvpInfo {
 #[derive(Clone, Debug)]
 pub struct Workspace {
     method: Method,
-    stepper: Stepper,
+    engine: Engine,
+}
+
+/// What takes the steps.
+#[derive(Clone, Debug)]
+enum Engine {
+    Pair(Stepper),
+    Adams(Box<Adams>),
 }
 
 impl Workspace {
     /// Storage for `method` and states of length `dim`.
     pub fn new(method: Method, dim: usize) -> Self {
-        Workspace { method, stepper: Stepper::new(method.tableau(), dim) }
+        let engine = match method.tableau() {
+            Some(tableau) => Engine::Pair(Stepper::new(tableau, dim)),
+            None => Engine::Adams(Box::new(Adams::new(dim))),
+        };
+        Workspace { method, engine }
     }
 
     /// The method it is for.
@@ -187,7 +200,10 @@ impl Workspace {
 
     /// The length of the states it is for.
     pub fn dim(&self) -> usize {
-        self.stepper.dim()
+        match &self.engine {
+            Engine::Pair(stepper) => stepper.dim(),
+            Engine::Adams(adams) => adams.dim(),
+        }
     }
 
     /// Says whether it is for `method` and states of length `dim`.
@@ -233,7 +249,8 @@ pub fn solve_dense(
 /// Integrates from `t0` to `t1` in `steps` equal steps, with no control of the
 /// error; `y` as for [`solve`]. For convergence studies. It stops before a step
 /// whose end is not finite; with no steps over an interval that has a length the
-/// status is [`Status::StepLimit`].
+/// status is [`Status::StepLimit`]. For [`Method::Adams`], whose order varies, it is
+/// [`Status::Invalid`].
 pub fn solve_fixed(
     rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
     t0: f64,

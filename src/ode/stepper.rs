@@ -13,6 +13,7 @@
 //!
 //! Source: Hairer, Norsett & Wanner 1993, sections II.1 and II.4.
 
+use super::control::Probe;
 use super::tableau::{Stage, Tableau};
 
 /// Numbers in one block of a [`Row`].
@@ -97,14 +98,10 @@ impl Stepper {
         evaluate(rhs, t, &self.state, &mut self.stages[0], self.dim);
     }
 
-    /// Evaluates the derivative at the end of an Euler step `y + h k_0` into
-    /// stage 1.
-    pub(crate) fn euler<R>(&mut self, rhs: &mut R, t: f64, h: f64)
-    where
-        R: FnMut(f64, &[f64], &mut [f64]),
-    {
-        combine(&[(0, 1.0)], &self.stages, &self.state, h, &mut self.point);
-        evaluate(rhs, t + h, &self.point, &mut self.stages[1], self.dim);
+    /// What the rule for the first step looks at; it overwrites stage 1.
+    pub(crate) fn probe(&mut self) -> Probe<'_> {
+        let (first, rest) = self.stages.split_at_mut(1);
+        Probe { dim: self.dim, state: &self.state, derivative: &first[0], point: &mut self.point, after: &mut rest[0] }
     }
 
     /// Tries a step of size `h`: fills `k_1 .. k_s` and the trial state with
@@ -155,7 +152,7 @@ impl Stepper {
 }
 
 /// `out = f(t, at)` on the true numbers of the rows.
-fn evaluate<R>(rhs: &mut R, t: f64, at: &[Block], out: &mut [Block], dim: usize)
+pub(crate) fn evaluate<R>(rhs: &mut R, t: f64, at: &[Block], out: &mut [Block], dim: usize)
 where
     R: FnMut(f64, &[f64], &mut [f64]),
 {
@@ -163,7 +160,7 @@ where
 }
 
 /// `out = y + h sum_i w_i k_i`.
-fn combine(weights: &[(usize, f64)], stages: &[Row], y: &[Block], h: f64, out: &mut [Block]) {
+pub(crate) fn combine(weights: &[(usize, f64)], stages: &[Row], y: &[Block], h: f64, out: &mut [Block]) {
     for (index, (out, y)) in out.iter_mut().zip(y).enumerate() {
         let mut sum = weighted(weights, stages, index);
         for (sum, y) in sum.iter_mut().zip(y) {

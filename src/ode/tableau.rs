@@ -104,7 +104,7 @@ impl Tableau {
     }
 }
 
-/// An embedded explicit Runge-Kutta pair with adaptive steps.
+/// A method with adaptive steps: an embedded explicit Runge-Kutta pair, or Adams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// Dormand and Prince's pair of orders 5 and 4 (SciPy's `RK45`, Diffrax's
@@ -117,25 +117,37 @@ pub enum Method {
     /// Bogacki and Shampine's pair of orders 3 and 2 (SciPy's `RK23`): three
     /// evaluations a step, for loose tolerances.
     Bosh3,
+    /// The Adams method of orders 1 to 8, chosen as it goes: one evaluation a step
+    /// (predict, evaluate, correct), for evaluations that are expensive.
+    Adams,
 }
 
 impl Method {
     /// All methods.
-    pub const ALL: [Method; 3] = [Method::Dopri5, Method::Dop853, Method::Bosh3];
+    pub const ALL: [Method; 4] = [Method::Dopri5, Method::Dop853, Method::Bosh3, Method::Adams];
 
-    /// The coefficients of the method.
-    pub const fn tableau(self) -> &'static Tableau {
+    /// The coefficients of a Runge-Kutta pair; the Adams method has none that are fixed.
+    pub const fn tableau(self) -> Option<&'static Tableau> {
         match self {
-            Method::Dopri5 => &DOPRI5,
-            Method::Dop853 => &DOP853,
-            Method::Bosh3 => &BOSH3,
+            Method::Dopri5 => Some(&DOPRI5),
+            Method::Dop853 => Some(&DOP853),
+            Method::Bosh3 => Some(&BOSH3),
+            Method::Adams => None,
+        }
+    }
+
+    /// The name, as parsed and displayed.
+    pub const fn name(self) -> &'static str {
+        match self.tableau() {
+            Some(tableau) => tableau.name,
+            None => "adams",
         }
     }
 }
 
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.tableau().name)
+        f.pad(self.name())
     }
 }
 
@@ -165,7 +177,7 @@ impl FromStr for Method {
     fn from_str(name: &str) -> Result<Self, UnknownMethod> {
         Method::ALL
             .into_iter()
-            .find(|method| method.tableau().name.eq_ignore_ascii_case(name.trim()))
+            .find(|method| method.name().eq_ignore_ascii_case(name.trim()))
             .ok_or_else(|| UnknownMethod(name.to_owned()))
     }
 }

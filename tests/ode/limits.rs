@@ -2,7 +2,7 @@
 
 use riemannian_laplace::ode::{InvalidOptions, IvpOptions, Method, Status, Workspace, solve, solve_dense, solve_fixed};
 
-use super::{options, problems, run};
+use super::{options, per_step, problems, run};
 
 /// A right-hand side with state.
 type DynRhs<'a> = dyn FnMut(f64, &[f64], &mut [f64]) + 'a;
@@ -21,7 +21,7 @@ fn the_step_limit_counts_attempts_and_keeps_the_last_state() {
             let (info, y) = run(&problem, &limited);
             assert_eq!(info.status, Status::StepLimit);
             assert_eq!(info.accepted + info.rejected, max_steps);
-            assert_eq!(info.evaluations, 2 + max_steps * method.tableau().last());
+            assert_eq!(info.evaluations, 2 + max_steps * per_step(method));
             // The state is the one an unlimited solve has at that time.
             let mut free = problem.y0.clone();
             let mut workspace = Workspace::new(method, 2);
@@ -90,7 +90,7 @@ fn what_is_not_finite_is_reported() {
         assert!(info.accepted + info.rejected < default.max_steps);
 
         // A single stage that fails is enough to reject, whichever it is.
-        for failing in 0..method.tableau().last() {
+        for failing in 0..per_step(method) {
             let mut calls = 0;
             let mut once = |_t: f64, _y: &[f64], out: &mut [f64]| {
                 out.fill(if calls == failing + 2 { f64::NAN } else { 1.0 });

@@ -1,0 +1,497 @@
+//! The Adams method with steps and orders that vary, one evaluation a step.
+//!
+//! From the derivatives at the last points `t_n, t_{n-1}, ...` a step of size `h`
+//! to `t' = t_n + h` is
+//!
+//! ```text
+//! p  = y + h sum_{j < k} g_j b_j d_j        predict at order k
+//! f' = f(t', p)                             evaluate
+//! e_0 = f',  e_{j+1} = e_j - b_j d_j        differences at t'
+//! y' = p + h g_k e_k                        correct at order k + 1
+//! ```
+//!
+//! and ends there: the differences `e` become the `d` of the next step without a
+//! second evaluation at `y'`. `d_j` are divided differences scaled such that they
+//! are backward differences where steps are equal, `b_j` rescales them to the new
+//! step and `g_j` is the integral of their polynomial over it; both follow from the
+//! times alone. `h |g_q - g_{q-1}| |e_q|` estimates the error at order `q`. A trial
+//! is accepted if that of the order in use is below 1 in the norm of `control`.
+//!
+//! The order falls if the errors at the two orders below are no larger, and rises,
+//! at most once in as many steps of equal size as it has, if the error above is
+//! smaller. The step doubles or grows by a fifth if the error allows for more than
+//! that, so that it mostly stays as it is. The first steps have order 1, 2, ... and
+//! each is longer than the one before. These rules were chosen by the evaluations
+//! that certified geodesics take; a second evaluation at `y'` (the common way) makes
+//! them nearly twice as expensive there, orders above 6 change nothing, and neither
+//! does integrating positions twice instead of as a part of the state.
+//!
+//! Sources: L. F. Shampine and M. K. Gordon, *Computer Solution of Ordinary
+//! Differential Equations*, Freeman 1975; Hairer, Norsett & Wanner 1993, sections
+//! III.5 (coefficients) and III.7 (order and step).
+
+use super::control::{Probe, Tolerance, first_step, min_step};
+use super::stepper::{Block, LANES, Row, combine, evaluate};
+use super::{DensePath, IvpInfo, IvpOptions, Status};
+
+/// The highest order of the predictor.
+pub(crate) const MAX_ORDER: usize = 8;
+/// Differences in store: one beyond those that an error at the order above needs.
+const STORED: usize = MAX_ORDER + 2;
+
+/// Factor of caution on the asymptotically best step.
+const SAFETY: f64 = 0.8;
+/// Growth of the step when the error allows for that much and not for doubling.
+const GROWTH: f64 = 1.2;
+/// Growth of the step while the order is built up.
+const FIRST_GROWTH: f64 = 2.5;
+/// A step may be doubled, or halved after it was accepted.
+const DOUBLE: f64 = 2.0;
+/// Least and largest factor after a rejection.
+const SHRINK: (f64, f64) = (0.2, 0.9);
+/// Rejections of one step after which the order starts again from 1.
+const RESTART: usize = 3;
+
+/// What the times alone say about a trial step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Coefficients {
+    /// `b_j`: old differences to those with which the new step predicts.
+    rescale: [f64; STORED],
+    /// `g_j`: the weights of the differences in the predictor and the corrector.
+    weights: [f64; STORED],
+}
+
+impl Coefficients {
+    /// For a step to `end` from `times[0]`, with the points before it in `times[1..]`
+    /// and `count` differences in hand.
+    fn new(times: &[f64; STORED], end: f64, count: usize) -> Self {
+        let mut coefficients = Coefficients::default();
+        let Coefficients { rescale, weights } = &mut coefficients;
+        let h = end - times[0];
+        rescale[0] = 1.0;
+        for j in 1..count {
+            rescale[j] = rescale[j - 1] * (end - times[j - 1]) / (times[0] - times[j]);
+        }
+        // integrals[q] is the (q + 1)-fold integral of basis function j, times q! / h^(q + 1).
+        let mut integrals = [0.0; STORED + 1];
+        for (q, integral) in (1..).zip(&mut integrals) {
+            *integral = 1.0 / f64::from(q);
+        }
+        weights[0] = 1.0;
+        for j in 1..=count.min(STORED - 1) {
+            let ratio = h / (end - times[j - 1]);
+            for q in 0..STORED + 1 - j {
+                integrals[q] -= ratio * integrals[q + 1];
+            }
+            weights[j] = integrals[0];
+        }
+        coefficients
+    }
+
+    /// What the norm of `e_q` is multiplied by to estimate the error at order `q`, for a step of size 1.
+    fn error(&self, order: usize) -> f64 {
+        (self.weights[order] - self.weights[order - 1]).abs()
+    }
+}
+
+/// The error estimates of a trial step: at the order in use, one and two below and
+/// one above; infinite or zero where there is none, such that no order is chosen for it.
+#[derive(Clone, Copy, Debug)]
+struct Errors {
+    here: f64,
+    below: f64,
+    far_below: f64,
+    above: f64,
+}
+
+impl Errors {
+    /// Whether lower orders do no worse.
+    fn favour_lower(&self) -> bool {
+        self.below.max(self.far_below) <= self.here
+    }
+}
+
+/// State, differences and times of one system.
+#[derive(Clone, Debug)]
+pub(crate) struct Adams {
+    dim: usize,
+    /// `d_0 .. `, of which the first `count` are valid.
+    differences: Vec<Row>,
+    count: usize,
+    /// The newest time first.
+    times: [f64; STORED],
+    state: Row,
+    /// The predicted state of the trial step, and its derivative.
+    predicted: Row,
+    derivative: Row,
+    /// The order `k` in use.
+    order: usize,
+    coefficients: Coefficients,
+}
+
+impl Adams {
+    /// Storage for steps of a system with `dim` unknowns.
+    pub(crate) fn new(dim: usize) -> Self {
+        let row = vec![[0.0; LANES]; dim.div_ceil(LANES)];
+        Adams {
+            dim,
+            differences: vec![row.clone(); STORED],
+            count: 1,
+            times: [0.0; STORED],
+            state: row.clone(),
+            predicted: row.clone(),
+            derivative: row,
+            order: 1,
+            coefficients: Coefficients::default(),
+        }
+    }
+
+    /// Number of unknowns.
+    pub(crate) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The numbers of a row without its filling.
+    fn numbers<'a>(&self, row: &'a [Block]) -> &'a [f64] {
+        &row.as_flattened()[..self.dim]
+    }
+
+    /// The current state.
+    pub(crate) fn state(&self) -> &[f64] {
+        self.numbers(&self.state)
+    }
+
+    /// The newest derivative.
+    pub(crate) fn derivative(&self) -> &[f64] {
+        self.numbers(&self.differences[0])
+    }
+
+    /// Sets the state to `y`, of length `dim`, and evaluates its derivative.
+    pub(crate) fn start<R>(&mut self, rhs: &mut R, t: f64, y: &[f64])
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        self.state.as_flattened_mut()[..self.dim].copy_from_slice(y);
+        evaluate(rhs, t, &self.state, &mut self.differences[0], self.dim);
+        self.times = [t; STORED];
+        self.count = 1;
+        self.order = 1;
+    }
+
+    /// What the rule for the first step looks at.
+    fn probe(&mut self) -> Probe<'_> {
+        Probe {
+            dim: self.dim,
+            state: &self.state,
+            derivative: &self.differences[0],
+            point: &mut self.predicted,
+            after: &mut self.derivative,
+        }
+    }
+
+    /// Predicts the state at `end` and evaluates there.
+    fn attempt<R>(&mut self, rhs: &mut R, end: f64)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        self.coefficients = Coefficients::new(&self.times, end, self.count);
+        let Coefficients { rescale, weights } = &self.coefficients;
+        let mut products = [(0, 0.0); MAX_ORDER];
+        for (j, product) in products.iter_mut().enumerate() {
+            *product = (j, weights[j] * rescale[j]);
+        }
+        let h = end - self.times[0];
+        combine(&products[..self.order], &self.differences, &self.state, h, &mut self.predicted);
+        evaluate(rhs, end, &self.predicted, &mut self.derivative, self.dim);
+    }
+
+    /// The new differences `e_0 .. e_last` that the present ones give.
+    fn last_difference(&self) -> usize {
+        self.count.min(self.order + 1)
+    }
+
+    /// The errors of the trial step of size `h`; not finite if the prediction or its
+    /// derivative is not.
+    fn errors(&self, h: f64, tolerance: Tolerance) -> Errors {
+        let (order, last) = (self.order, self.last_difference());
+        // Squares of the scaled e_q for q = order - 2 .. order + 1.
+        let mut squares = [[0.0; LANES]; 4];
+        for (index, predicted) in self.predicted.iter().enumerate() {
+            let mut scale = [0.0; LANES];
+            for ((scale, old), new) in scale.iter_mut().zip(&self.state[index]).zip(predicted) {
+                *scale = 1.0 / tolerance.between(*old, *new);
+            }
+            let mut difference = self.derivative[index];
+            for q in 1..=last {
+                let rescale = self.coefficients.rescale[q - 1];
+                for (e, d) in difference.iter_mut().zip(&self.differences[q - 1][index]) {
+                    *e -= rescale * d;
+                }
+                if q + 2 >= order {
+                    let terms = squares[q + 2 - order].iter_mut().zip(&difference).zip(&scale).zip(predicted);
+                    for (((square, e), scale), predicted) in terms {
+                        // The last term is zero unless the prediction is not finite.
+                        let scaled = e * scale + 0.0 * predicted;
+                        *square += scaled * scaled;
+                    }
+                }
+            }
+        }
+        let error = |q: usize| {
+            let norm = (squares[q + 2 - order].iter().sum::<f64>() / self.dim as f64).sqrt();
+            norm * h.abs() * self.coefficients.error(q)
+        };
+        Errors {
+            here: error(order),
+            below: if order > 1 { error(order - 1) } else { f64::INFINITY },
+            far_below: if order > 2 { error(order - 2) } else { 0.0 },
+            above: if last > order && order < MAX_ORDER { error(order + 1) } else { f64::INFINITY },
+        }
+    }
+
+    /// Corrects the trial step to `end` and moves there.
+    fn accept(&mut self, end: f64) {
+        let (order, last) = (self.order, self.last_difference());
+        let weight = (end - self.times[0]) * self.coefficients.weights[order];
+        for (index, state) in self.state.iter_mut().enumerate() {
+            let mut carry = self.derivative[index];
+            for q in 0..=last {
+                if q == order {
+                    for ((state, predicted), e) in state.iter_mut().zip(&self.predicted[index]).zip(&carry) {
+                        *state = predicted + weight * e;
+                    }
+                }
+                let rescale = self.coefficients.rescale[q];
+                for (d, carry) in self.differences[q][index].iter_mut().zip(&mut carry) {
+                    let old = *d;
+                    *d = *carry;
+                    *carry -= rescale * old;
+                }
+            }
+        }
+        self.count = (last + 1).min(STORED);
+        self.times.rotate_right(1);
+        self.times[0] = end;
+    }
+}
+
+/// How the order and the step go on.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    /// Whether the order is still being built up.
+    starting: bool,
+    /// Steps since the size or the order last changed.
+    steady: usize,
+    /// Rejections since the last accepted step.
+    rejections: usize,
+}
+
+/// The best step at an order as a multiple of the present one.
+fn best(error: f64, order: usize) -> f64 {
+    SAFETY * error.max(1e-10).powf(-1.0 / (order as f64 + 1.0))
+}
+
+impl Course {
+    /// Sets the order after a rejection and returns the factor on the step.
+    fn rejected(&mut self, errors: Errors, order: &mut usize) -> f64 {
+        self.starting = false;
+        self.steady = 0;
+        self.rejections += 1;
+        let mut factor = if errors.here.is_finite() { best(errors.here, *order) } else { 0.0 };
+        factor = factor.clamp(SHRINK.0, SHRINK.1);
+        if *order > 1 && errors.favour_lower() {
+            *order -= 1;
+        }
+        if self.rejections >= RESTART {
+            *order = 1;
+            factor /= DOUBLE;
+        }
+        factor
+    }
+
+    /// Sets the order after an accepted step and returns the factor on the step.
+    fn accepted(&mut self, errors: Errors, order: &mut usize) -> f64 {
+        self.steady += 1;
+        let repeated = std::mem::take(&mut self.rejections) > 0;
+        let falls = *order > 1 && errors.favour_lower();
+        if self.starting && *order < MAX_ORDER && errors.here < 0.5 && !(*order > 2 && falls) {
+            *order += 1;
+            self.steady = 0;
+            return FIRST_GROWTH;
+        }
+        self.starting = false;
+        let mut error = errors.here;
+        if falls {
+            *order -= 1;
+            error = errors.below;
+        } else if self.steady > *order && errors.above < if *order == 1 { 0.5 * error } else { error } {
+            *order += 1;
+            error = errors.above;
+        }
+        let factor = match best(error, *order) {
+            factor if factor < 1.0 => factor.max(1.0 / DOUBLE),
+            _ if repeated => 1.0,
+            factor if factor >= DOUBLE => DOUBLE,
+            factor if factor > GROWTH => GROWTH,
+            _ => 1.0,
+        };
+        if factor != 1.0 {
+            self.steady = 0;
+        }
+        factor
+    }
+}
+
+/// Adaptive steps from `info.t` to `end`; `adams` has been started.
+pub(crate) fn adaptive<R>(
+    rhs: &mut R,
+    end: f64,
+    options: &IvpOptions,
+    adams: &mut Adams,
+    mut info: IvpInfo,
+    mut path: Option<&mut DensePath>,
+) -> IvpInfo
+where
+    R: FnMut(f64, &[f64], &mut [f64]),
+{
+    let length = (end - info.t).abs();
+    let direction = (end - info.t).signum();
+    let tolerance = Tolerance::new(options.rtol, options.atol);
+    let mut step = match options.first_step {
+        Some(step) => step.min(length),
+        None => {
+            info.evaluations += 1;
+            first_step(adams.probe(), rhs, info.t, direction, length, 1, tolerance)
+        }
+    };
+    let mut least = min_step(info.t, direction);
+    step = step.max(least);
+    let mut course = Course { starting: true, steady: 0, rejections: 0 };
+    let mut sound = true;
+    info.status = loop {
+        if step < least && !sound {
+            break Status::NotFinite;
+        }
+        if step < least || info.accepted + info.rejected >= options.max_steps {
+            break Status::StepLimit;
+        }
+        let mut next = info.t + step * direction;
+        if direction * (next - end) > 0.0 {
+            next = end;
+        }
+        let h = next - info.t;
+        adams.attempt(rhs, next);
+        info.evaluations += 1;
+        let errors = adams.errors(h, tolerance);
+        sound = errors.here.is_finite();
+        let mut order = adams.order;
+        if !sound || errors.here >= 1.0 {
+            info.rejected += 1;
+            step = h.abs() * course.rejected(errors, &mut order);
+            adams.order = order;
+            continue;
+        }
+        if let Some(path) = path.as_deref_mut() {
+            path.open_hermite(adams.state(), adams.derivative());
+        }
+        adams.accept(next);
+        if let Some(path) = path.as_deref_mut() {
+            path.close_hermite(next, adams.state(), adams.derivative());
+        }
+        step = h.abs() * course.accepted(errors, &mut order);
+        adams.order = order;
+        info.accepted += 1;
+        info.t = next;
+        if direction * (next - end) >= 0.0 {
+            break Status::Reached;
+        }
+        least = min_step(next, direction);
+        step = step.max(least);
+    };
+    info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uneven steps from 0, growing and shrinking by up to a factor of three.
+    fn uneven(steps: usize) -> Vec<f64> {
+        let mut times = vec![0.0];
+        for step in 0..steps {
+            times.push(times[step] + 0.05 * [1.0, 1.7, 0.6, 1.1, 2.0, 0.9][step % 6]);
+        }
+        times
+    }
+
+    /// At order k the increment of a step is exact for derivatives of degree k in t: the corrector has order k + 1.
+    #[test]
+    fn polynomials_are_integrated_exactly() {
+        for order in 1..=MAX_ORDER {
+            for degree in 0..=order {
+                let power = degree as i32;
+                let mut rhs = |t: f64, _: &[f64], out: &mut [f64]| out[0] = t.powi(power);
+                let mut adams = Adams::new(1);
+                let times = uneven(4 * MAX_ORDER);
+                adams.start(&mut rhs, 0.0, &[0.0]);
+                for (step, end) in times.iter().enumerate().skip(1) {
+                    adams.order = order.min(step);
+                    let before = adams.state()[0];
+                    adams.attempt(&mut rhs, *end);
+                    adams.accept(*end);
+                    if adams.order == order && step > order + 1 {
+                        let exact = (end.powi(power + 1) - times[step - 1].powi(power + 1)) / f64::from(power + 1);
+                        let error = (adams.state()[0] - before - exact).abs();
+                        assert!(error < 1e-12 * end.powi(power + 1), "order {order}, degree {degree}: {error:e}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// With equal steps the weights are those of Adams and Bashforth, and the factors of the error those of Adams and
+    /// Moulton (Hairer, Norsett & Wanner 1993, tables III.1.1 and III.1.2).
+    #[test]
+    fn coefficients_of_equal_steps_are_the_classical_ones() {
+        let times: [f64; STORED] = std::array::from_fn(|index| 1.0 - 0.125 * index as f64);
+        let coefficients = Coefficients::new(&times, 1.125, STORED);
+        let weights = [1.0, 1.0 / 2.0, 5.0 / 12.0, 3.0 / 8.0, 251.0 / 720.0, 95.0 / 288.0, 19087.0 / 60480.0];
+        let errors = [1.0 / 2.0, 1.0 / 12.0, 1.0 / 24.0, 19.0 / 720.0, 3.0 / 160.0, 863.0 / 60480.0];
+        for (found, expected) in coefficients.weights.iter().zip(weights) {
+            assert!((found - expected).abs() < 1e-14, "{found} {expected}");
+        }
+        for (order, expected) in (1..).zip(errors) {
+            assert!((coefficients.error(order) - expected).abs() < 1e-14, "{order}");
+        }
+        assert!(coefficients.rescale.iter().all(|factor| (factor - 1.0).abs() < 1e-14));
+    }
+
+    /// Equal steps at a fixed order k on y' = -y: the error falls as the power k + 1 of the step, the corrector's order.
+    #[test]
+    fn observed_orders_are_those_of_the_corrector() {
+        for order in 1..=6 {
+            let error = |steps: usize| {
+                let h = 1.0 / steps as f64;
+                let mut rhs = |_: f64, y: &[f64], out: &mut [f64]| out[0] = -y[0];
+                let mut adams = Adams::new(1);
+                adams.start(&mut rhs, 0.0, &[1.0]);
+                // The history is exact: differences of exp(-t) at the points before 0.
+                let derivative = |j: usize| -(h * j as f64).exp();
+                let mut row: Vec<f64> = (0..STORED).map(derivative).collect();
+                for j in 0..STORED {
+                    adams.differences[j][0][0] = row[0];
+                    row = row.windows(2).map(|pair| pair[0] - pair[1]).collect();
+                    adams.times[j] = -h * j as f64;
+                }
+                (adams.count, adams.order) = (order + 1, order);
+                for step in 1..=steps {
+                    adams.attempt(&mut rhs, h * step as f64);
+                    adams.accept(h * step as f64);
+                }
+                (adams.state()[0] - (-1f64).exp()).abs()
+            };
+            let observed = (error(20) / error(40)).log2();
+            assert!((observed - (order as f64 + 1.0)).abs() < 0.35, "order {order}: {observed}");
+        }
+    }
+}
