@@ -7,7 +7,6 @@
 //! and tuned on the first N points. RLA-F samples are certified (drift at most 1e-3), RLA-B has the paper's tolerances.
 
 #[path = "../../examples/support/mod.rs"]
-#[allow(dead_code)]
 mod support;
 
 mod measure;

@@ -45,6 +45,9 @@ struct Options {
     /// Compute every cell of a full run anew, also those that `results` has
     #[arg(long, requires = "full")]
     fresh: bool,
+    /// Leave out the no-U-turn sampler, which takes hours at the paper's size
+    #[arg(long)]
+    without_nuts: bool,
     /// Only the table and the figure of these units
     #[arg(long, value_enum)]
     units: Option<Units>,
@@ -55,11 +58,12 @@ struct Options {
 
 impl Options {
     fn size(&self) -> Size {
-        match (self.quick, self.full) {
+        let size = match (self.quick, self.full) {
             (true, _) => Size::QUICK,
             (_, true) => Size::FULL,
             _ => Size::MEDIUM,
-        }
+        };
+        Size { nuts: size.nuts.filter(|_| !self.without_nuts), ..size }
     }
 
     fn announce(&self) {
