@@ -142,6 +142,9 @@ pub enum OptimizeError {
     },
 }
 
+/// Minima whose values differ by less, relative to 1 + |value|, count as equal.
+const SAME_VALUE: f64 = 1e-10;
+
 /// [`minimize`] from every start, one after the other, keeping the end of lowest value (the first of equals).
 ///
 /// ```
@@ -173,8 +176,10 @@ where
             minima.push((index, minimum));
         }
     }
-    let lowest = minima.iter().min_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
-    match lowest.cloned() {
+    // Of minima that differ by rounding alone (mirror images, say) the first: the last bits must not decide.
+    let lowest = minima.iter().map(|(_, minimum)| minimum.value).fold(f64::INFINITY, f64::min);
+    let as_low = |value: f64| value <= lowest + SAME_VALUE * (1.0 + lowest.abs());
+    match minima.iter().find(|(_, minimum)| as_low(minimum.value)).cloned() {
         Some((best_start, best)) => Ok(MultistartMinimum { best, best_start, minima }),
         None => Err(OptimizeError::NoFiniteStart { starts: starts.len() }),
     }
