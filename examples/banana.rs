@@ -12,7 +12,7 @@ use riemannian_laplace::target::Target;
 use support::canvas;
 use support::cells::Cells;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
-use support::comparison::{Comparison, ComparisonTable, Published, RunOptions, progress};
+use support::comparison::{Comparison, ComparisonTable, Published, RunOptions};
 use support::figure::Outcome;
 use support::lowdim::banana::{MapChoice, nuts_settings, observations, placed, reference, truth};
 use support::lowdim::chains::evenly;
@@ -85,13 +85,8 @@ fn main() -> Outcome {
         table.print();
 
         let samples = size.samples.min(4_000);
-        let mut panels = Vec::new();
-        for method in Method::ALL {
-            let bar = progress(&format!("picture of {}", method.name()), samples);
-            let points = placement.draw(&target, method, samples, 0, &|| bar.inc(1))?.reached();
-            bar.finish_and_clear();
-            panels.push(CloudPanel { title: format!("{} · {} MAP", method.name(), map.name()), points, base });
-        }
+        let title = |name: &str| format!("{name} · {} MAP", map.name());
+        let panels = CloudPanel::of_methods(&Method::ALL, &target, &placement, samples, title)?;
         rows.push(CloudRow { truth: truth(&observations), x: (-5.0, 2.5), y: (-3.2, 3.2), panels });
     }
     println!();

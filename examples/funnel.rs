@@ -8,7 +8,7 @@ use clap::Parser;
 use riemannian_laplace::problems::Funnel;
 use support::canvas;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
-use support::comparison::{Comparison, ComparisonTable, Published, RunOptions, progress};
+use support::comparison::{Comparison, ComparisonTable, Published, RunOptions};
 use support::figure::Outcome;
 use support::lowdim::funnel::{exact, placed, truth};
 use support::lowdim::placement::Method;
@@ -51,13 +51,7 @@ fn main() -> Outcome {
     println!();
 
     let samples = size.samples.min(4_000);
-    let mut panels = Vec::new();
-    for method in Method::FOUR {
-        let bar = progress(&format!("picture of {}", method.name()), samples);
-        let points = placement.draw(&target, method, samples, 0, &|| bar.inc(1))?.reached();
-        bar.finish_and_clear();
-        panels.push(CloudPanel { title: method.name().to_string(), points, base: [0.0; 2] });
-    }
+    let panels = CloudPanel::of_methods(&Method::FOUR, &target, &placement, samples, str::to_string)?;
     let row = CloudRow { truth: truth(funnel), x: (-15.0, 15.0), y: (-9.0, 9.0), panels };
     canvas::save(&CloudFigure { rows: vec![row] }, &options.figures.join("funnel"))
 }

@@ -7,7 +7,7 @@ mod support;
 use clap::Parser;
 use support::canvas;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
-use support::comparison::{Comparison, RunOptions, progress};
+use support::comparison::{Comparison, RunOptions};
 use support::figure::Outcome;
 use support::lines::{Line, LineFigure};
 use support::lowdim::gaussian::{exact_first, placed, planar_truth, seed as gaussian_seed};
@@ -84,13 +84,7 @@ fn main() -> Outcome {
     // The paper's picture in two dimensions.
     let (target, placement) = placed(2)?;
     let samples = size.samples.min(4_000);
-    let mut panels = Vec::new();
-    for method in Method::FOUR {
-        let bar = progress(&format!("picture of {}", method.name()), samples);
-        let points = placement.draw(&target, method, samples, 0, &|| bar.inc(1))?.reached();
-        bar.finish_and_clear();
-        panels.push(CloudPanel { title: method.name().to_string(), points, base: [0.0; 2] });
-    }
+    let panels = CloudPanel::of_methods(&Method::FOUR, &target, &placement, samples, str::to_string)?;
     let row = CloudRow { truth: planar_truth(), x: (-3.6, 3.6), y: (-3.6, 3.6), panels };
     canvas::save(&CloudFigure { rows: vec![row] }, &options.figures.join("gaussian"))
 }

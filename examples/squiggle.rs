@@ -5,12 +5,11 @@
 mod support;
 
 use clap::Parser;
-use ndarray::Array2;
 use riemannian_laplace::problems::Squiggle;
 use support::canvas;
 use support::cells::Cells;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
-use support::comparison::{Comparison, ComparisonTable, Published, RunOptions, progress};
+use support::comparison::{Comparison, ComparisonTable, Published, RunOptions};
 use support::figure::Outcome;
 use support::lowdim::placement::Method;
 use support::lowdim::squiggle::{exact, placed, truth};
@@ -72,17 +71,8 @@ impl Version {
 
     fn pictures(&self, samples: usize) -> Outcome<CloudRow> {
         let (target, placement) = placed(self.squiggle)?;
-        let mut panels = Vec::new();
-        for method in Method::FOUR {
-            let bar = progress(&format!("picture of {}", method.name()), samples);
-            let points: Array2<f64> = placement.draw(&target, method, samples, 0, &|| bar.inc(1))?.reached();
-            bar.finish_and_clear();
-            panels.push(CloudPanel {
-                title: format!("{} · {} version", method.name(), self.name),
-                points,
-                base: [0.0; 2],
-            });
-        }
+        let title = |name: &str| format!("{name} · {} version", self.name);
+        let panels = CloudPanel::of_methods(&Method::FOUR, &target, &placement, samples, title)?;
         Ok(CloudRow { truth: truth(self.squiggle), x: self.window[0], y: self.window[1], panels })
     }
 }

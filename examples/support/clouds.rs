@@ -5,9 +5,14 @@ use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
+use riemannian_laplace::map::DifferentiableMap;
+use riemannian_laplace::target::Target;
+
 use super::canvas::Drawing;
+use super::comparison::progress;
 use super::contours::Grid;
 use super::figure::{BLUE, GRID, INK, ORANGE, Outcome};
+use super::lowdim::placement::{Method, Placement};
 use super::lowdim::truth::Truth;
 
 /// Samples of one method.
@@ -16,6 +21,26 @@ pub struct CloudPanel {
     pub points: Array2<f64>,
     /// The base point of the approximation.
     pub base: [f64; 2],
+}
+
+impl CloudPanel {
+    /// A panel for each method, `samples` of it drawn anew with seed 0; `title` is given its name.
+    pub fn of_methods<M: DifferentiableMap>(
+        methods: &[Method],
+        target: &Target<M>,
+        placement: &Placement,
+        samples: usize,
+        title: impl Fn(&str) -> String,
+    ) -> Outcome<Vec<Self>> {
+        let base = [placement.base[0], placement.base[1]];
+        let panel = |method: &Method| {
+            let bar = progress(&format!("picture of {}", method.name()), samples);
+            let points = placement.draw(target, *method, samples, 0, &|| bar.inc(1))?.reached();
+            bar.finish_and_clear();
+            Ok(Self { title: title(method.name()), points, base })
+        };
+        methods.iter().map(panel).collect()
+    }
 }
 
 /// Panels over one density, with the window that they show.
