@@ -36,16 +36,7 @@ const PAPER: Effort = Effort { samples: 500, repeats: 5 };
 
 /// The paper's for the no-U-turn sampler. The mass matrix knows correlations, which Stan's does not: predictions have
 /// five to eight times the effective sample size for the same number of gradients.
-const PAPER_NUTS: NutsOptions = NutsOptions {
-    chains: 10,
-    warmup: 10_000,
-    draws: 20_000,
-    thinning: 10,
-    target_accept: 0.8,
-    max_tree_depth: 10,
-    mass_matrix: MassMatrix::LowRank,
-    seed: 0,
-};
+const PAPER_NUTS: NutsOptions = NutsOptions { mass_matrix: MassMatrix::LowRank, ..NutsOptions::PAPER };
 
 impl Size {
     pub const QUICK: Self = Self { fast: Effort { samples: 60, repeats: 1 }, monge: None, monge_log: None, nuts: None };

@@ -79,20 +79,23 @@ pub struct NutsOptions {
 
 impl Default for NutsOptions {
     fn default() -> Self {
-        Self {
-            chains: 10,
-            warmup: 10_000,
-            draws: 20_000,
-            thinning: 10,
-            target_accept: 0.8,
-            max_tree_depth: 10,
-            mass_matrix: MassMatrix::Diagonal,
-            seed: 0,
-        }
+        Self::PAPER
     }
 }
 
 impl NutsOptions {
+    /// The paper's settings, the default.
+    pub const PAPER: Self = Self {
+        chains: 10,
+        warmup: 10_000,
+        draws: 20_000,
+        thinning: 10,
+        target_accept: 0.8,
+        max_tree_depth: 10,
+        mass_matrix: MassMatrix::Diagonal,
+        seed: 0,
+    };
+
     /// A run for a first look: 4 chains of 1,000 draws after 1,000 of warm-up, all kept.
     pub fn quick() -> Self {
         Self { chains: 4, warmup: 1000, draws: 1000, thinning: 1, ..Self::default() }
