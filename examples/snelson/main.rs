@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use experiment::Split;
+use regression::method::Method;
 use regression::task::{Task, Units, tuned};
 use riemannian_laplace::data::Dataset;
 use riemannian_laplace::laplace::Laplace;
@@ -48,6 +49,9 @@ struct Options {
     /// Leave out the no-U-turn sampler, which takes hours at the paper's size
     #[arg(long)]
     without_nuts: bool,
+    /// Only these methods, by the names of the table in lower case: `--methods rla-f,nuts`
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "METHODS")]
+    methods: Vec<Method>,
     /// Only the table and the figure of these units
     #[arg(long, value_enum)]
     units: Option<Units>,
@@ -129,7 +133,7 @@ fn main() -> Outcome {
         for split in [Split::Complete, Split::Gap] {
             let task = options.task(split, units)?;
             report::heading(&task);
-            let finished = Study { task: &task, size: options.size(), cells: &cells }.run()?;
+            let finished = Study { task: &task, size: options.size(), cells: &cells }.run(&options.methods)?;
             report::print(&task, &finished);
             rows.push(picture::panels(&task, &finished)?);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use clap::ValueEnum;
 use ndarray::Array2;
 use rayon::prelude::*;
 use riemannian_laplace::reference::{MassMatrix, NutsOptions};
@@ -87,20 +88,10 @@ pub struct Study<'a> {
 }
 
 impl Study<'_> {
-    /// Every method of this size, in the order of the paper's tables.
-    pub fn run(&self) -> Outcome<Vec<Finished>> {
-        let order = [
-            Method::Map,
-            Method::Ela,
-            Method::Linearized,
-            Method::RlaB,
-            Method::RlaBLog,
-            Method::RlaF,
-            Method::RlaFFixed,
-            Method::Nuts,
-        ];
+    /// Every method of this size, in the order of the paper's tables; if `only` names some, no others.
+    pub fn run(&self, only: &[Method]) -> Outcome<Vec<Finished>> {
         let mut finished = Vec::new();
-        for method in order {
+        for &method in Method::value_variants().iter().filter(|method| only.is_empty() || only.contains(method)) {
             match (method, self.size.nuts, self.size.effort(method)) {
                 (Method::Nuts, Some(options), _) => finished.push(self.nuts(&options)?),
                 (Method::Nuts, None, _) | (_, _, None) => {}

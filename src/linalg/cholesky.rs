@@ -5,7 +5,7 @@ use faer::linalg::cholesky::llt;
 use faer::linalg::triangular_solve;
 use faer::{Mat, MatMut, MatRef};
 
-use super::parallelism;
+use super::{parallelism, small};
 
 /// The index of the first pivot that is not positive (or not a number).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct FailedPivot(pub usize);
 pub struct Cholesky {
     lower: Mat<f64>,
     buffer: MemBuffer,
+    /// For the factor of a small matrix.
+    room: Vec<f64>,
 }
 
 impl std::fmt::Debug for Cholesky {
@@ -48,7 +50,7 @@ impl Cholesky {
     /// Storage for a matrix of this size.
     pub fn new(size: usize) -> Self {
         let scratch = llt::factor::cholesky_in_place_scratch::<f64>(size, parallelism(0.0), Default::default());
-        Self { lower: Mat::zeros(size, size), buffer: MemBuffer::new(scratch) }
+        Self { lower: Mat::zeros(size, size), buffer: MemBuffer::new(scratch), room: small::room(size) }
     }
 
     /// The number of rows.
@@ -68,6 +70,9 @@ impl Cholesky {
 
     /// Replaces the matrix by its factor. No regularisation is added: a pivot that is not positive is an error.
     pub fn factor(&mut self) -> Result<(), FailedPivot> {
+        if self.size() <= small::SMALL {
+            return small::factor(self.lower.as_mut(), &mut self.room);
+        }
         let size = self.size() as f64;
         let outcome = llt::factor::cholesky_in_place(
             self.lower.as_mut(),

@@ -1,6 +1,6 @@
 //! Preconditioned conjugate gradients for S x = b, with S symmetric positive definite and known by its products alone.
 
-use super::{dot, norm};
+use super::{add_scaled, dot, norm};
 
 /// When an iteration ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,12 +104,5 @@ impl ConjugateGradients {
             (before, left) = (now, norm(residual) / scale);
         }
         Convergence { products, residual: left, converged: left <= rule.tolerance }
-    }
-}
-
-/// y ← y + factor·x.
-fn add_scaled(factor: f64, x: &[f64], y: &mut [f64]) {
-    for (value, x) in y.iter_mut().zip(x) {
-        *value += factor * x;
     }
 }

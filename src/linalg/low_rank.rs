@@ -8,7 +8,7 @@
 use faer::{Accum, Mat};
 
 use super::{
-    Cholesky, column_slice, column_slice_mut, dot, multiply, multiply_by_own_transpose, norm, symmetric_eigen,
+    Cholesky, add_scaled, column_slice, column_slice_mut, dot, multiply, multiply_by_own_transpose, norm, symmetric_eigen,
 };
 use crate::error::{Error, Result};
 use crate::random::{fill_standard_normal, stream};
@@ -177,9 +177,7 @@ impl LowRankInverse {
         }
         solved.copy_from_slice(u);
         for (share, column) in buffer.iter().zip(self.vectors.col_iter()) {
-            for (value, entry) in solved.iter_mut().zip(column_slice(column)) {
-                *value += share * entry;
-            }
+            add_scaled(*share, column_slice(column), solved);
         }
     }
 }

@@ -5,17 +5,21 @@
 mod cholesky;
 mod conjugate_gradients;
 mod eigen;
+mod elementwise;
 mod low_rank;
+mod small;
 
 pub use cholesky::{Cholesky, FailedPivot};
 pub use conjugate_gradients::{ConjugateGradients, Convergence, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
+pub use elementwise::{
+    add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum,
+};
 pub use low_rank::LowRankInverse;
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::prelude::ReborrowMut;
 use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
-
-use crate::elementary::vectorized;
 
 /// Multiply-adds below which a product is not worth sharing among threads.
 const PARALLEL_THRESHOLD: f64 = 2e7;
@@ -48,19 +52,13 @@ pub fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
 fn combine_columns(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
     for (j, column) in dst.col_iter_mut().enumerate() {
         let column = column_slice_mut(column);
-        if accumulate == Accum::Replace {
-            column.fill(0.0);
-        }
         for (k, source) in lhs.col_iter().enumerate() {
             let (source, factor) = (column_slice(source), rhs[(k, j)]);
-            vectorized(
-                #[inline(always)]
-                || {
-                    for (value, source) in column.iter_mut().zip(source) {
-                        *value += factor * source;
-                    }
-                },
-            );
+            if k == 0 && accumulate == Accum::Replace {
+                affine(0.0, factor, source, column);
+            } else {
+                add_scaled(factor, source, column);
+            }
         }
     }
 }
@@ -79,7 +77,7 @@ fn inner_products(mut dst: MatMut<'_, f64>, accumulate: Accum, rows: MatRef<'_, 
 /// dst ← beta·dst + lhs·rhs, with beta 0 ([`Accum::Replace`]) or 1 ([`Accum::Add`]).
 pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
     let by_columns = |matrix: MatRef<'_, f64>| matrix.try_as_col_major().is_some();
-    if lhs.ncols() <= THIN && by_columns(lhs) && by_columns(dst.as_ref()) {
+    if (1..=THIN).contains(&lhs.ncols()) && by_columns(lhs) && by_columns(dst.as_ref()) {
         return combine_columns(dst, accumulate, lhs, rhs);
     }
     if lhs.nrows() <= THIN && by_columns(lhs.transpose()) && by_columns(rhs) {
@@ -89,8 +87,28 @@ pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, r
     faer::linalg::matmul::matmul(dst, accumulate, lhs, rhs, 1.0, parallelism(work));
 }
 
+/// dst ← offsets + lhs·rhs, one offset for each column (zero where there is none).
+pub fn multiply_with_offsets(mut dst: MatMut<'_, f64>, offsets: &[f64], lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
+    let offset = |j: usize| offsets.get(j).copied().unwrap_or(0.0);
+    if lhs.ncols() == 1 {
+        let source = column_slice(lhs.col(0));
+        for (j, column) in dst.col_iter_mut().enumerate() {
+            affine(offset(j), rhs[(0, j)], source, column_slice_mut(column));
+        }
+        return;
+    }
+    for (j, column) in dst.rb_mut().col_iter_mut().enumerate() {
+        column_slice_mut(column).fill(offset(j));
+    }
+    multiply(dst, Accum::Add, lhs, rhs);
+}
+
 /// The lower triangle of dst ← beta·dst + lhs·lhsᵀ.
 pub fn multiply_by_own_transpose(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>) {
+    let columns = lhs.transpose();
+    if lhs.nrows() <= small::SMALL && accumulate == Accum::Replace && columns.try_as_col_major().is_some() {
+        return small::own_products(columns, dst);
+    }
     let work = 0.5 * lhs.nrows() as f64 * lhs.ncols() as f64 * lhs.nrows() as f64;
     triangular::matmul(
         dst,
@@ -112,46 +130,6 @@ pub fn mirror_lower(matrix: &mut Mat<f64>) {
             matrix[(j, i)] = matrix[(i, j)];
         }
     }
-}
-
-/// xᵀy.
-pub fn dot(x: &[f64], y: &[f64]) -> f64 {
-    // Eight partial sums keep the adders busy; the order is fixed, so the result is reproducible.
-    let (x_chunks, y_chunks) = (x.chunks_exact(8), y.chunks_exact(8));
-    let tail: f64 = x_chunks.remainder().iter().zip(y_chunks.remainder()).map(|(a, b)| a * b).sum();
-    vectorized(
-        #[inline(always)]
-        || {
-            let mut sums = [0.0; 8];
-            for (a, b) in x_chunks.zip(y_chunks) {
-                for k in 0..8 {
-                    sums[k] += a[k] * b[k];
-                }
-            }
-            for k in 0..4 {
-                sums[k] += sums[k + 4];
-            }
-            (sums[0] + sums[2]) + (sums[1] + sums[3]) + tail
-        },
-    )
-}
-
-/// Σ xᵢ, in a fixed order.
-pub fn sum(x: &[f64]) -> f64 {
-    let mut sums = [0.0; 4];
-    let chunks = x.chunks_exact(4);
-    let tail: f64 = chunks.remainder().iter().sum();
-    for values in chunks {
-        for (sum, value) in sums.iter_mut().zip(values) {
-            *sum += value;
-        }
-    }
-    (sums[0] + sums[2]) + (sums[1] + sums[3]) + tail
-}
-
-/// ‖x‖₂, without overflow for finite input of ordinary size.
-pub fn norm(x: &[f64]) -> f64 {
-    dot(x, x).sqrt()
 }
 
 #[cfg(test)]

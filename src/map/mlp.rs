@@ -15,9 +15,11 @@ use faer::{Accum, Mat, MatMut, MatRef};
 use ndarray::ArrayView2;
 
 use super::{DifferentiableMap, Jet};
-use crate::elementary::vectorized;
 use crate::error::{Error, Result, check_size};
-use crate::linalg::{column_slice, column_slice_mut, multiply, multiply_by_own_transpose, sum};
+use crate::linalg::{
+    add_products, add_shifted_products, affine, column_slice, column_slice_mut, multiply, multiply_by_own_transpose,
+    multiply_with_offsets, products, scale_by, sum,
+};
 use crate::network::{Architecture, Layer};
 
 /// A network at N fixed inputs, as a function of its parameters.
@@ -46,7 +48,7 @@ pub struct MlpMap {
 pub struct MlpWorkspace {
     columns: usize,
     layers: Vec<LayerBuffers>,
-    /// N numbers for each unit of the widest layer (and at least twice N).
+    /// N numbers for each unit of the widest layer.
     scratch: Vec<f64>,
     /// N × N products of layer inputs and of sensitivities; empty until the Gram matrix is first asked for.
     input_products: Mat<f64>,
@@ -124,10 +126,8 @@ impl MlpMap {
                     let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * m..(j + 1) * m);
                     for ((target, inputs), deltas) in block.col_iter_mut().zip(inputs.col_iter()).zip(deltas.col_iter())
                     {
-                        let products = column_slice(inputs).iter().zip(column_slice(deltas));
-                        for (value, (input, delta)) in column_slice_mut(target).iter_mut().zip(products) {
-                            *value += variances[index] * (input + bias) * delta;
-                        }
+                        let (inputs, deltas) = (column_slice(inputs), column_slice(deltas));
+                        add_shifted_products(variances[index], bias, inputs, deltas, column_slice_mut(target));
                     }
                 }
             }
@@ -152,33 +152,21 @@ impl MlpMap {
     }
 
     /// Applies the activation of a hidden layer to its values alone.
-    fn activate_values(&self, buffers: &mut LayerBuffers, sums: &mut [f64]) {
+    fn activate_values(&self, buffers: &mut LayerBuffers) {
+        let n = self.n_points();
         for (column, slopes) in buffers.values.col_iter_mut().zip(buffers.slopes.col_iter_mut()) {
-            let values = &mut column_slice_mut(column)[..sums.len()];
-            sums.copy_from_slice(values);
-            self.architecture.activation().apply_with_slope(sums, values, column_slice_mut(slopes));
+            let values = &mut column_slice_mut(column)[..n];
+            self.architecture.activation().replace_with_slope(values, column_slice_mut(slopes));
         }
     }
 
     /// Applies the activation of a hidden layer to the Taylor coefficients.
-    fn activate_jet(&self, buffers: &mut LayerBuffers, scratch: &mut [f64]) {
+    fn activate_jet(&self, buffers: &mut LayerBuffers) {
         let n = self.n_points();
-        let (sums, bends) = scratch.split_at_mut(n);
         for (column, slopes) in buffers.values.col_iter_mut().zip(buffers.slopes.col_iter_mut()) {
             let (z0, rest) = column_slice_mut(column).split_at_mut(n);
             let (z1, z2) = rest.split_at_mut(n);
-            let slopes = column_slice_mut(slopes);
-            sums.copy_from_slice(z0);
-            self.architecture.activation().apply_jet(sums, z0, slopes, bends);
-            vectorized(
-                #[inline(always)]
-                || {
-                    for ((first, second), (slope, bend)) in z1.iter_mut().zip(z2).zip(slopes.iter().zip(&*bends)) {
-                        *second = slope * *second + 0.5 * bend * *first * *first;
-                        *first *= slope;
-                    }
-                },
-            );
+            self.architecture.activation().replace_taylor(z0, z1, z2, column_slice_mut(slopes));
         }
     }
 }
@@ -193,13 +181,6 @@ impl MlpWorkspace {
 /// Wᵀ as an inputs × outputs matrix (the weights are stored row by row).
 fn weights_transposed<'a>(layer: &Layer, theta: &'a [f64]) -> MatRef<'a, f64> {
     MatRef::from_column_major_slice(layer.weights(theta), layer.inputs, layer.outputs)
-}
-
-/// Sets `rows` rows of a layer's sums, from `start`, to the bias (or zero).
-fn fill_bias(values: &mut Mat<f64>, start: usize, rows: usize, biases: &[f64]) {
-    for (o, column) in values.col_iter_mut().enumerate() {
-        column_slice_mut(column)[start..start + rows].fill(biases.get(o).copied().unwrap_or(0.0));
-    }
 }
 
 impl DifferentiableMap for MlpMap {
@@ -233,7 +214,7 @@ impl DifferentiableMap for MlpMap {
         MlpWorkspace {
             columns,
             layers,
-            scratch: vec![0.0; n * widest.max(2)],
+            scratch: vec![0.0; n * widest],
             input_products: Mat::new(),
             sensitivity_products: Mat::new(),
         }
@@ -241,15 +222,14 @@ impl DifferentiableMap for MlpMap {
 
     fn outputs(&self, theta: &[f64], outputs: &mut [f64], workspace: &mut MlpWorkspace) {
         let (n, last) = (self.n_points(), self.last());
-        let MlpWorkspace { layers, scratch, .. } = workspace;
+        let layers = &mut workspace.layers;
         for (index, layer) in self.architecture.layers().iter().enumerate() {
             let (before, rest) = layers.split_at_mut(index);
             let buffers = &mut rest[0];
-            let inputs = self.layer_values(before, index);
-            fill_bias(&mut buffers.values, 0, n, layer.biases(theta));
-            multiply(buffers.values.as_mut().get_mut(..n, ..), Accum::Add, inputs, weights_transposed(layer, theta));
+            let (inputs, weights) = (self.layer_values(before, index), weights_transposed(layer, theta));
+            multiply_with_offsets(buffers.values.as_mut().get_mut(..n, ..), layer.biases(theta), inputs, weights);
             if index < last {
-                self.activate_values(buffers, &mut scratch[..n]);
+                self.activate_values(buffers);
             }
         }
         for (column, out) in layers[last].values.col_iter().zip(outputs.chunks_exact_mut(n.max(1))) {
@@ -259,23 +239,33 @@ impl DifferentiableMap for MlpMap {
 
     fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet, workspace: &mut MlpWorkspace) {
         let (n, last) = (self.n_points(), self.last());
-        let MlpWorkspace { layers, scratch, .. } = workspace;
+        let layers = &mut workspace.layers;
         for (index, layer) in self.architecture.layers().iter().enumerate() {
             let (before, rest) = layers.split_at_mut(index);
             let buffers = &mut rest[0];
             let inputs = self.layer_inputs(before, index);
             let (weights, change) = (weights_transposed(layer, theta), weights_transposed(layer, velocity));
-            fill_bias(&mut buffers.values, 0, n, layer.biases(theta));
-            fill_bias(&mut buffers.values, n, n, layer.biases(velocity));
-            fill_bias(&mut buffers.values, 2 * n, n, &[]);
-            // The network's inputs do not move: only z₀ and z₁ get a share. Elsewhere all three coefficients do.
-            let moving = if index == 0 { n } else { 3 * n };
-            multiply(buffers.values.as_mut().get_mut(..moving, ..), Accum::Add, inputs, weights);
-            let moving = if index == 0 { n } else { 2 * n };
-            let shifted = buffers.values.as_mut().get_mut(n..n + moving, ..);
-            multiply(shifted, Accum::Add, inputs.get(..moving, ..), change);
+            let mut values = buffers.values.as_mut();
+            if index == 0 {
+                // The network's inputs do not move: z₂ = 0.
+                multiply_with_offsets(values.rb_mut().get_mut(..n, ..), layer.biases(theta), inputs, weights);
+                multiply_with_offsets(values.rb_mut().get_mut(n..2 * n, ..), layer.biases(velocity), inputs, change);
+                for column in values.get_mut(2 * n.., ..).col_iter_mut() {
+                    column_slice_mut(column).fill(0.0);
+                }
+            } else {
+                for (o, column) in values.rb_mut().col_iter_mut().enumerate() {
+                    let (z0, rest) = column_slice_mut(column).split_at_mut(n);
+                    let (z1, z2) = rest.split_at_mut(n);
+                    z0.fill(layer.biases(theta).get(o).copied().unwrap_or(0.0));
+                    z1.fill(layer.biases(velocity).get(o).copied().unwrap_or(0.0));
+                    z2.fill(0.0);
+                }
+                multiply(values.rb_mut(), Accum::Add, inputs, weights);
+                multiply(values.get_mut(n.., ..), Accum::Add, inputs.get(..2 * n, ..), change);
+            }
             if index < last {
-                self.activate_jet(buffers, &mut scratch[..2 * n]);
+                self.activate_jet(buffers);
             }
         }
         for (p, column) in layers[last].values.col_iter().enumerate() {
@@ -283,9 +273,7 @@ impl DifferentiableMap for MlpMap {
             let range = p * n..(p + 1) * n;
             jet.outputs[range.clone()].copy_from_slice(&column[..n]);
             jet.tangents[range.clone()].copy_from_slice(&column[n..2 * n]);
-            for (value, coefficient) in jet.curvatures[range].iter_mut().zip(&column[2 * n..]) {
-                *value = 2.0 * coefficient;
-            }
+            affine(0.0, 2.0, &column[2 * n..], &mut jet.curvatures[range]);
         }
     }
 
@@ -304,9 +292,7 @@ impl DifferentiableMap for MlpMap {
             for (column, slopes) in buffers.sensitivities.col_iter_mut().zip(buffers.slopes.col_iter()) {
                 let slopes = column_slice(slopes);
                 for block in column_slice_mut(column).chunks_exact_mut(n.max(1)) {
-                    for (value, slope) in block.iter_mut().zip(slopes) {
-                        *value *= slope;
-                    }
+                    scale_by(slopes, block);
                 }
             }
         }
@@ -322,9 +308,7 @@ impl DifferentiableMap for MlpMap {
                     let input = column_slice(input);
                     let target = column_slice_mut(rows.rb_mut().col_mut(layer.offset + o * layer.inputs + i));
                     for (block, delta) in target.chunks_exact_mut(n).zip(sensitivity.chunks_exact(n)) {
-                        for ((value, delta), h) in block.iter_mut().zip(delta).zip(input) {
-                            *value = delta * h;
-                        }
+                        products(delta, input, block);
                     }
                 }
                 if layer.bias {
@@ -342,18 +326,13 @@ impl DifferentiableMap for MlpMap {
         for (index, layer) in self.architecture.layers().iter().enumerate() {
             // U h + u_b at every point, then its product with every sensitivity.
             let mut moved = MatMut::from_column_major_slice_mut(&mut scratch[..n * layer.outputs], n, layer.outputs);
-            for (o, column) in moved.rb_mut().col_iter_mut().enumerate() {
-                column_slice_mut(column).fill(layer.biases(direction).get(o).copied().unwrap_or(0.0));
-            }
             let inputs = self.layer_values(layers, index);
-            multiply(moved.rb_mut(), Accum::Add, inputs, weights_transposed(layer, direction));
+            multiply_with_offsets(moved.rb_mut(), layer.biases(direction), inputs, weights_transposed(layer, direction));
             for (change, sensitivity) in moved.rb().col_iter().zip(layers[index].sensitivities.col_iter()) {
                 let change = column_slice(change);
                 let blocks = column_slice(sensitivity).chunks_exact(n.max(1));
                 for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(blocks) {
-                    for ((value, delta), step) in block.iter_mut().zip(deltas).zip(change) {
-                        *value += delta * step;
-                    }
+                    add_products(deltas, change, block);
                 }
             }
         }
@@ -370,11 +349,12 @@ impl DifferentiableMap for MlpMap {
                 weighted.rb_mut().col_iter_mut().zip(layers[index].sensitivities.col_iter()).enumerate()
             {
                 let column = column_slice_mut(column);
-                column.fill(0.0);
                 let blocks = column_slice(sensitivity).chunks_exact(n.max(1));
-                for (deltas, factors) in blocks.zip(weights.chunks_exact(n.max(1))) {
-                    for ((value, delta), factor) in column.iter_mut().zip(deltas).zip(factors) {
-                        *value += delta * factor;
+                for (k, (deltas, factors)) in blocks.zip(weights.chunks_exact(n.max(1))).enumerate() {
+                    if k == 0 {
+                        products(deltas, factors, column);
+                    } else {
+                        add_products(deltas, factors, column);
                     }
                 }
                 if let Some(bias) = bias_part.get_mut(o) {
@@ -420,9 +400,7 @@ impl DifferentiableMap for MlpMap {
                         let target = &mut column_slice_mut(column)[start..];
                         let inputs = &column_slice(input_products.col(c))[start..];
                         let deltas = &column_slice(sensitivity_products.col(c))[start..];
-                        for ((value, input), delta) in target.iter_mut().zip(inputs).zip(deltas) {
-                            *value += variance * (input + bias) * delta;
-                        }
+                        add_shifted_products(variance, bias, inputs, deltas, target);
                     }
                 }
             }

@@ -164,29 +164,64 @@ impl Activation {
         }));
     }
 
-    /// Writes h = φ(z) and φ′(z) of every entry. Slices of equal length.
-    pub fn apply_with_slope(&self, z: &[f64], h: &mut [f64], slope: &mut [f64]) {
-        debug_assert!(z.len() == h.len() && z.len() == slope.len());
-        with_jet!(*self, jet => vectorized(#[inline(always)] || for ((&z, h), slope) in z.iter().zip(h).zip(slope) {
-            (*h, *slope, _) = jet(z);
+    /// Replaces every z by φ(z) and writes φ′(z). Slices of equal length.
+    pub fn replace_with_slope(&self, values: &mut [f64], slopes: &mut [f64]) {
+        debug_assert_eq!(values.len(), slopes.len());
+        with_jet!(*self, jet => in_whole_vectors([values, slopes], #[inline(always)] |[values, slopes]| {
+            for (value, slope) in values.iter_mut().zip(slopes) {
+                (*value, *slope, _) = jet(*value);
+            }
         }));
     }
 
-    /// Writes h = φ(z), φ′(z) and φ″(z) of every entry. Slices of equal length.
+    /// Replaces the Taylor coefficients z₀, z₁, z₂ of z(t) by those of φ(z(t)), φ(z₀), φ′z₁ and φ′z₂ + ½φ″z₁², and
+    /// writes φ′(z₀). Slices of equal length.
     ///
     /// ```
     /// use riemannian_laplace::network::Activation;
     ///
-    /// let (mut h, mut slope, mut curvature) = ([0.0; 2], [0.0; 2], [0.0; 2]);
-    /// Activation::Sin.apply_jet(&[0.0, 1.0], &mut h, &mut slope, &mut curvature);
-    /// assert_eq!(curvature, [-h[0], -h[1]]);
+    /// // sin t = 0 + t + 0 t² + …
+    /// let (mut z0, mut z1, mut z2, mut slope) = ([0.0], [1.0], [0.0], [0.0]);
+    /// Activation::Sin.replace_taylor(&mut z0, &mut z1, &mut z2, &mut slope);
+    /// assert_eq!((z0, z1, z2, slope), ([0.0], [1.0], [0.0], [1.0]));
     /// ```
-    pub fn apply_jet(&self, z: &[f64], h: &mut [f64], slope: &mut [f64], curvature: &mut [f64]) {
-        debug_assert!(z.len() == h.len() && z.len() == slope.len() && z.len() == curvature.len());
-        with_jet!(*self, jet => vectorized(#[inline(always)] || for (((&z, h), slope), curvature) in z.iter().zip(h).zip(slope).zip(curvature) {
-            (*h, *slope, *curvature) = jet(z);
+    pub fn replace_taylor(&self, z0: &mut [f64], z1: &mut [f64], z2: &mut [f64], slopes: &mut [f64]) {
+        debug_assert!(z0.len() == z1.len() && z0.len() == z2.len() && z0.len() == slopes.len());
+        with_jet!(*self, jet => in_whole_vectors([z0, z1, z2, slopes], #[inline(always)] |[z0, z1, z2, slopes]| {
+            for (((z0, z1), z2), slope_out) in z0.iter_mut().zip(z1).zip(z2).zip(slopes) {
+                let (value, slope, bend) = jet(*z0);
+                *z2 = slope * *z2 + 0.5 * bend * *z1 * *z1;
+                *z1 *= slope;
+                (*z0, *slope_out) = (value, slope);
+            }
         }));
     }
+}
+
+/// Runs an elementwise loop over slices of equal length, the last few entries in arrays of a vector's length: one by one
+/// they would take as long as many times their number.
+#[inline(always)]
+fn in_whole_vectors<const K: usize>(slices: [&mut [f64]; K], work: impl Fn([&mut [f64]; K])) {
+    const LANES: usize = 8;
+    let length = slices.iter().map(|slice| slice.len()).min().unwrap_or(0);
+    let whole = length - length % LANES;
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut tails = [[0.0; LANES]; K];
+            let mut parts = slices.map(|slice| slice[..length].split_at_mut(whole));
+            for (tail, part) in tails.iter_mut().zip(&parts) {
+                tail[..part.1.len()].copy_from_slice(part.1);
+            }
+            work(parts.each_mut().map(|part| &mut *part.0));
+            if whole < length {
+                work(tails.each_mut().map(|tail| tail.as_mut_slice()));
+                for (tail, part) in tails.iter().zip(&mut parts) {
+                    part.1.copy_from_slice(&tail[..part.1.len()]);
+                }
+            }
+        },
+    );
 }
 
 impl fmt::Display for Activation {

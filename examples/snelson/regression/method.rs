@@ -1,9 +1,10 @@
 //! The ways to predict.
 
+use clap::ValueEnum;
 use riemannian_laplace::geodesic::{GeodesicOptions, MetricName, SamplingMetric};
 
-/// A way to predict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A way to predict, in the order of the paper's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     Map,
     Ela,
@@ -13,6 +14,7 @@ pub enum Method {
     /// Every geodesic with a drift of at most 1e-3.
     RlaF,
     /// At the paper's tolerances, whatever the drift.
+    #[value(name = "rla-f-fixed")]
     RlaFFixed,
     Nuts,
 }
