@@ -45,7 +45,8 @@ impl From<Status> for Outcome {
         match status {
             Status::Reached => Outcome::Reached,
             Status::StepLimit => Outcome::StepLimit,
-            Status::NotFinite | Status::Invalid => Outcome::NotFinite,
+            // No attempt ends as stopped: the last one goes to its end.
+            Status::NotFinite | Status::Invalid | Status::Stopped => Outcome::NotFinite,
         }
     }
 }

@@ -8,7 +8,8 @@
 use faer::{Accum, Mat};
 
 use super::{
-    Cholesky, add_scaled, column_slice, column_slice_mut, dot, multiply, multiply_by_own_transpose, norm, symmetric_eigen,
+    Cholesky, add_scaled, column_slice, column_slice_mut, dot, multiply, multiply_by_own_transpose, norm,
+    symmetric_eigen,
 };
 use crate::error::{Error, Result};
 use crate::random::{fill_standard_normal, stream};

@@ -12,9 +12,7 @@ mod small;
 pub use cholesky::{Cholesky, FailedPivot};
 pub use conjugate_gradients::{ConjugateGradients, Convergence, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
-pub use elementwise::{
-    add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum,
-};
+pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
@@ -28,11 +26,12 @@ const PARALLEL_THRESHOLD: f64 = 2e7;
 ///
 /// Inside a parallel loop over samples the pool is busy already, and products stay sequential.
 pub fn parallelism(work: f64) -> Par {
-    if work < PARALLEL_THRESHOLD || rayon::current_num_threads() == 1 || rayon::current_thread_index().is_some() {
-        Par::Seq
-    } else {
-        Par::rayon(0)
-    }
+    if work >= PARALLEL_THRESHOLD && threads_are_free() { Par::rayon(0) } else { Par::Seq }
+}
+
+/// Whether there are several threads, and none of them is running this: work may be shared among them.
+pub(crate) fn threads_are_free() -> bool {
+    rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none()
 }
 
 /// Up to this many columns (of the left factor) or rows (of the product) a plain loop beats faer's blocked kernels.

@@ -187,8 +187,7 @@ mod tests {
                 for j in 0..=i {
                     let square: f64 = (0..=j).map(|k| lower[(i, k)] * lower[(j, k)]).sum();
                     // Backward stability: n eps times the diagonal (Higham 2002, theorem 10.3).
-                    let bound =
-                        2.0 * (size + 2) as f64 * f64::EPSILON * (matrix[(i, i)] * matrix[(j, j)]).sqrt();
+                    let bound = 2.0 * (size + 2) as f64 * f64::EPSILON * (matrix[(i, i)] * matrix[(j, j)]).sqrt();
                     assert!((square - matrix[(i, j)]).abs() <= bound, "size {size}, ({i}, {j})");
                     assert!(i == j || lower[(j, i)] == matrix[(j, i)], "the upper triangle is not touched");
                 }

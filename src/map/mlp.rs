@@ -327,7 +327,12 @@ impl DifferentiableMap for MlpMap {
             // U h + u_b at every point, then its product with every sensitivity.
             let mut moved = MatMut::from_column_major_slice_mut(&mut scratch[..n * layer.outputs], n, layer.outputs);
             let inputs = self.layer_values(layers, index);
-            multiply_with_offsets(moved.rb_mut(), layer.biases(direction), inputs, weights_transposed(layer, direction));
+            multiply_with_offsets(
+                moved.rb_mut(),
+                layer.biases(direction),
+                inputs,
+                weights_transposed(layer, direction),
+            );
             for (change, sensitivity) in moved.rb().col_iter().zip(layers[index].sensitivities.col_iter()) {
                 let change = column_slice(change);
                 let blocks = column_slice(sensitivity).chunks_exact(n.max(1));

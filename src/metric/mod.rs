@@ -57,6 +57,8 @@ pub trait Evaluator {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.
     fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]);
+    /// vᵀG(θ)v at the arguments of the last acceleration, whose velocity is given again, from what that has computed.
+    fn squared_speed_of_last(&mut self, velocity: &[f64]) -> f64;
     /// A new path begins, integrated at this relative tolerance. A solver that iterates drops what it remembers of the
     /// path before and takes its own tolerance from this one; exact solvers do nothing.
     fn begin_path(&mut self, _rtol: f64) {}

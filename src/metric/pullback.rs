@@ -302,10 +302,12 @@ impl<M: DifferentiableMap> Evaluator for PullbackEvaluator<'_, M> {
                     return;
                 }
                 if space == Space::Weight {
+                    self.force.iter_mut().for_each(|value| *value = -*value);
                     map.transpose_times(&self.force, &mut self.workspace, acceleration);
                     self.cholesky.solve(acceleration);
                 } else {
                     self.cholesky.solve(&mut self.force);
+                    self.force.iter_mut().for_each(|value| *value = -*value);
                     map.transpose_times(&self.force, &mut self.workspace, acceleration);
                     prior.divide(acceleration);
                 }
@@ -314,10 +316,15 @@ impl<M: DifferentiableMap> Evaluator for PullbackEvaluator<'_, M> {
                 let solution = worker.solve(map, &mut self.workspace, prior, &self.force);
                 map.transpose_times(solution, &mut self.workspace, acceleration);
                 prior.divide(acceleration);
+                acceleration.iter_mut().for_each(|value| *value = -*value);
             }
-            (None, None) => return acceleration.fill(f64::NAN),
+            (None, None) => acceleration.fill(f64::NAN),
         }
-        acceleration.iter_mut().for_each(|value| *value = -*value);
+    }
+
+    fn squared_speed_of_last(&mut self, velocity: &[f64]) -> f64 {
+        let data = self.points.fisher_quadratic(&*self.metric.likelihood, &self.jet);
+        data + self.metric.prior.quadratic(velocity)
     }
 
     fn begin_path(&mut self, rtol: f64) {

@@ -30,9 +30,12 @@
 //! Differential Equations*, Freeman 1975; Hairer, Norsett & Wanner 1993, sections
 //! III.5 (coefficients) and III.7 (order and step).
 
+use std::ops::Range;
+
 use super::control::{Probe, Tolerance, first_step, min_step};
-use super::stepper::{Block, LANES, Row, combine, evaluate};
+use super::stepper::{Block, LANES, Row, combine, either_way, evaluate, middle};
 use super::{DensePath, IvpInfo, IvpOptions, Status};
+use crate::linalg::threads_are_free;
 
 /// The highest order of the predictor.
 pub(crate) const MAX_ORDER: usize = 8;
@@ -116,7 +119,7 @@ impl Errors {
 pub(crate) struct Adams {
     dim: usize,
     /// `d_0 .. `, of which the first `count` are valid.
-    differences: Vec<Row>,
+    differences: [Row; STORED],
     count: usize,
     /// The newest time first.
     times: [f64; STORED],
@@ -135,7 +138,7 @@ impl Adams {
         let row = vec![[0.0; LANES]; dim.div_ceil(LANES)];
         Adams {
             dim,
-            differences: vec![row.clone(); STORED],
+            differences: std::array::from_fn(|_| row.clone()),
             count: 1,
             times: [0.0; STORED],
             state: row.clone(),
@@ -214,9 +217,38 @@ impl Adams {
     /// derivative is not.
     fn errors(&self, h: f64, tolerance: Tolerance) -> Errors {
         let (order, last) = (self.order, self.last_difference());
-        // Squares of the scaled e_q for q = order - 2 .. order + 1.
+        let squares = self.scaled_squares(0..self.predicted.len(), tolerance, threads_are_free());
+        let error = |q: usize| {
+            let norm = (squares[q + 2 - order].iter().sum::<f64>() / self.dim as f64).sqrt();
+            norm * h.abs() * self.coefficients.error(q)
+        };
+        Errors {
+            here: error(order),
+            below: if order > 1 { error(order - 1) } else { f64::INFINITY },
+            far_below: if order > 2 { error(order - 2) } else { 0.0 },
+            above: if last > order && order < MAX_ORDER { error(order + 1) } else { f64::INFINITY },
+        }
+    }
+
+    /// Squares of the scaled `e_q` for `q = order - 2 .. order + 1`, summed over a range of blocks: lane by lane, and
+    /// part by part, so that the order does not depend on the threads that `shared` says may be used.
+    fn scaled_squares(&self, range: Range<usize>, tolerance: Tolerance, shared: bool) -> [Block; 4] {
+        if let Some(middle) = middle(range.len()) {
+            let (left, right) = (range.start..range.start + middle, range.start + middle..range.end);
+            let (mut left, right) = either_way(
+                shared,
+                || self.scaled_squares(left, tolerance, shared),
+                || self.scaled_squares(right, tolerance, shared),
+            );
+            for (left, right) in left.as_flattened_mut().iter_mut().zip(right.as_flattened()) {
+                *left += right;
+            }
+            return left;
+        }
+        let (order, last) = (self.order, self.last_difference());
         let mut squares = [[0.0; LANES]; 4];
-        for (index, predicted) in self.predicted.iter().enumerate() {
+        for index in range {
+            let predicted = &self.predicted[index];
             let mut scale = [0.0; LANES];
             for ((scale, old), new) in scale.iter_mut().zip(&self.state[index]).zip(predicted) {
                 *scale = 1.0 / tolerance.between(*old, *new);
@@ -237,41 +269,77 @@ impl Adams {
                 }
             }
         }
-        let error = |q: usize| {
-            let norm = (squares[q + 2 - order].iter().sum::<f64>() / self.dim as f64).sqrt();
-            norm * h.abs() * self.coefficients.error(q)
-        };
-        Errors {
-            here: error(order),
-            below: if order > 1 { error(order - 1) } else { f64::INFINITY },
-            far_below: if order > 2 { error(order - 2) } else { 0.0 },
-            above: if last > order && order < MAX_ORDER { error(order + 1) } else { f64::INFINITY },
-        }
+        squares
     }
 
     /// Corrects the trial step to `end` and moves there.
     fn accept(&mut self, end: f64) {
         let (order, last) = (self.order, self.last_difference());
         let weight = (end - self.times[0]) * self.coefficients.weights[order];
-        for (index, state) in self.state.iter_mut().enumerate() {
-            let mut carry = self.derivative[index];
-            for q in 0..=last {
-                if q == order {
-                    for ((state, predicted), e) in state.iter_mut().zip(&self.predicted[index]).zip(&carry) {
-                        *state = predicted + weight * e;
+        let trial = Trial { predicted: &self.predicted, derivative: &self.derivative };
+        let correction = Correction { order, last, weight, rescale: self.coefficients.rescale };
+        let differences = self.differences.each_mut().map(Vec::as_mut_slice);
+        correction.apply(&mut self.state, trial, differences, threads_are_free());
+        self.count = (last + 1).min(STORED);
+        self.times.rotate_right(1);
+        self.times[0] = end;
+    }
+}
+
+/// The predicted state and its derivative, or a part of both.
+#[derive(Clone, Copy)]
+struct Trial<'a> {
+    predicted: &'a [Block],
+    derivative: &'a [Block],
+}
+
+impl Trial<'_> {
+    fn split_at(&self, middle: usize) -> (Self, Self) {
+        let (predicted, derivative) = (self.predicted.split_at(middle), self.derivative.split_at(middle));
+        let part = |predicted, derivative| Self { predicted, derivative };
+        (part(predicted.0, derivative.0), part(predicted.1, derivative.1))
+    }
+}
+
+/// What turns a trial step into the state and the differences at its end.
+struct Correction {
+    order: usize,
+    last: usize,
+    weight: f64,
+    rescale: [f64; STORED],
+}
+
+impl Correction {
+    fn apply(&self, state: &mut [Block], trial: Trial<'_>, differences: [&mut [Block]; STORED], shared: bool) {
+        if let Some(middle) = middle(state.len()) {
+            let (state_left, state_right) = state.split_at_mut(middle);
+            let (trial_left, trial_right) = trial.split_at(middle);
+            let mut parts = differences.map(|row| row.split_at_mut(middle));
+            let left = parts.each_mut().map(|part| std::mem::take(&mut part.0));
+            let right = parts.map(|part| part.1);
+            either_way(
+                shared,
+                || self.apply(state_left, trial_left, left, shared),
+                || self.apply(state_right, trial_right, right, shared),
+            );
+            return;
+        }
+        for (index, state) in state.iter_mut().enumerate() {
+            let mut carry = trial.derivative[index];
+            for q in 0..=self.last {
+                if q == self.order {
+                    for ((state, predicted), e) in state.iter_mut().zip(&trial.predicted[index]).zip(&carry) {
+                        *state = predicted + self.weight * e;
                     }
                 }
-                let rescale = self.coefficients.rescale[q];
-                for (d, carry) in self.differences[q][index].iter_mut().zip(&mut carry) {
+                let rescale = self.rescale[q];
+                for (d, carry) in differences[q][index].iter_mut().zip(&mut carry) {
                     let old = *d;
                     *d = *carry;
                     *carry -= rescale * old;
                 }
             }
         }
-        self.count = (last + 1).min(STORED);
-        self.times.rotate_right(1);
-        self.times[0] = end;
     }
 }
 
@@ -350,6 +418,7 @@ pub(crate) fn adaptive<R>(
     adams: &mut Adams,
     mut info: IvpInfo,
     mut path: Option<&mut DensePath>,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> IvpInfo
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -404,6 +473,9 @@ where
         info.t = next;
         if direction * (next - end) >= 0.0 {
             break Status::Reached;
+        }
+        if !go_on() {
+            break Status::Stopped;
         }
         least = min_step(next, direction);
         step = step.max(least);

@@ -57,7 +57,7 @@ where
     Ok(info)
 }
 
-/// Adaptive steps from `span.0` to `span.1`; accepted ones go into `path`.
+/// Adaptive steps from `span.0` to `span.1`; accepted ones go into `path`, and after each `go_on` is asked.
 pub(crate) fn adaptive<R>(
     rhs: &mut R,
     span: (f64, f64),
@@ -65,6 +65,7 @@ pub(crate) fn adaptive<R>(
     options: &IvpOptions,
     workspace: &mut Workspace,
     path: Option<&mut DensePath>,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> IvpInfo
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -79,12 +80,12 @@ where
     };
     match &mut workspace.engine {
         Engine::Pair(stepper) => {
-            let info = pairs(rhs, span, options, stepper, info, path);
+            let info = pairs(rhs, span, options, stepper, info, path, go_on);
             y.copy_from_slice(stepper.numbers(stepper.state()));
             info
         }
         Engine::Adams(adams) => {
-            let info = adams::adaptive(rhs, span.1, options, adams, info, path);
+            let info = adams::adaptive(rhs, span.1, options, adams, info, path, go_on);
             y.copy_from_slice(adams.state());
             info
         }
@@ -99,6 +100,7 @@ fn pairs<R>(
     stepper: &mut Stepper,
     mut info: IvpInfo,
     mut path: Option<&mut DensePath>,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> IvpInfo
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -151,6 +153,9 @@ where
         info.t = next;
         if direction * (next - t1) >= 0.0 {
             break Status::Reached;
+        }
+        if !go_on() {
+            break Status::Stopped;
         }
         least = min_step(next, direction);
         step = step.max(least);

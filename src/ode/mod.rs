@@ -147,6 +147,8 @@ pub enum Status {
     /// The initial state, its derivative or the times are not finite, or no step
     /// was short enough to avoid states or derivatives that are not.
     NotFinite,
+    /// [`solve_while`] was told not to go on.
+    Stopped,
     /// Nothing was evaluated: [`IvpOptions::validate`] or [`Workspace::check`]
     /// fails, or [`solve_fixed`] was asked for a method without a fixed order.
     Invalid,
@@ -228,7 +230,36 @@ pub fn solve(
     options: &IvpOptions,
     workspace: &mut Workspace,
 ) -> IvpInfo {
-    drive::adaptive(rhs, (t0, t1), y, options, workspace, None)
+    drive::adaptive(rhs, (t0, t1), y, options, workspace, None, &mut || true)
+}
+
+/// [`solve`] that asks after every accepted step whether to go on. If not, the status is [`Status::Stopped`] and the
+/// state that of the step.
+///
+/// ```
+/// use std::cell::Cell;
+/// use riemannian_laplace::ode::{IvpOptions, Status, Workspace, solve_while};
+///
+/// let (options, height, mut y) = (IvpOptions::default(), Cell::new(0.0), [1.0]);
+/// let mut workspace = Workspace::new(options.method, 1);
+/// let mut growth = |_: f64, y: &[f64], slope: &mut [f64]| {
+///     height.set(y[0]);
+///     slope[0] = y[0];
+/// };
+/// let info = solve_while(&mut growth, 0.0, 10.0, &mut y, &options, &mut workspace, &mut || height.get() < 20.0);
+/// assert_eq!(info.status, Status::Stopped);
+/// assert!(info.t < 10.0 && (y[0] - info.t.exp()).abs() < 0.1 * y[0]);
+/// ```
+pub fn solve_while(
+    rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
+    t0: f64,
+    t1: f64,
+    y: &mut [f64],
+    options: &IvpOptions,
+    workspace: &mut Workspace,
+    go_on: &mut dyn FnMut() -> bool,
+) -> IvpInfo {
+    drive::adaptive(rhs, (t0, t1), y, options, workspace, None, go_on)
 }
 
 /// [`solve`] that also returns the path, up to where it came. The dense output
@@ -242,7 +273,7 @@ pub fn solve_dense(
     workspace: &mut Workspace,
 ) -> (IvpInfo, DensePath) {
     let mut path = DensePath::new(options.method, t0, y);
-    let info = drive::adaptive(rhs, (t0, t1), y, options, workspace, Some(&mut path));
+    let info = drive::adaptive(rhs, (t0, t1), y, options, workspace, Some(&mut path), &mut || true);
     (info, path)
 }
 

@@ -15,6 +15,7 @@
 
 use super::control::Probe;
 use super::tableau::{Stage, Tableau};
+use crate::linalg::threads_are_free;
 
 /// Numbers in one block of a [`Row`].
 pub(crate) const LANES: usize = 8;
@@ -159,9 +160,49 @@ where
     rhs(t, &at.as_flattened()[..dim], &mut out.as_flattened_mut()[..dim]);
 }
 
+/// Blocks that one thread works on at a time: long vectors are divided, whatever the number of threads, so that sums
+/// over them have the same bits.
+const PART: usize = 4096;
+
+/// Where to divide so many blocks in two; not at all if they are few.
+pub(crate) fn middle(blocks: usize) -> Option<usize> {
+    (blocks > PART).then(|| (blocks / 2).next_multiple_of(PART))
+}
+
+/// Both results, worked out at the same time if threads may be shared.
+pub(crate) fn either_way<A: Send, B: Send>(
+    shared: bool,
+    left: impl FnOnce() -> A + Send,
+    right: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if shared { rayon::join(left, right) } else { (left(), right()) }
+}
+
 /// `out = y + h sum_i w_i k_i`.
 pub(crate) fn combine(weights: &[(usize, f64)], stages: &[Row], y: &[Block], h: f64, out: &mut [Block]) {
-    for (index, (out, y)) in out.iter_mut().zip(y).enumerate() {
+    combine_from(0, weights, stages, y, h, out, threads_are_free());
+}
+
+/// [`combine`] for the blocks from `first` on, which `out` and `y` hold.
+fn combine_from(
+    first: usize,
+    weights: &[(usize, f64)],
+    stages: &[Row],
+    y: &[Block],
+    h: f64,
+    out: &mut [Block],
+    shared: bool,
+) {
+    if let Some(middle) = middle(out.len()) {
+        let ((y_left, y_right), (left, right)) = (y.split_at(middle), out.split_at_mut(middle));
+        either_way(
+            shared,
+            || combine_from(first, weights, stages, y_left, h, left, shared),
+            || combine_from(first + middle, weights, stages, y_right, h, right, shared),
+        );
+        return;
+    }
+    for (index, (out, y)) in (first..).zip(out.iter_mut().zip(y)) {
         let mut sum = weighted(weights, stages, index);
         for (sum, y) in sum.iter_mut().zip(y) {
             *sum = y + h * *sum;
