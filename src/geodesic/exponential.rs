@@ -48,8 +48,10 @@ const ABSOLUTE_SHARE: f64 = 1e-3;
 /// The first relative tolerance is at most the paper's.
 const LOOSEST_TOLERANCE: f64 = 1e-3;
 
-/// An attempt whose drift is so many times the target on the way is given up: where it leaves the geodesic, steps become
-/// short, and none comes back.
+/// An attempt whose drift is so many times the target on the way is given up: where a path leaves its geodesic, steps
+/// become short, and none comes back. On the way drift is that of predictions, a few times what it is at the end of their
+/// steps: a bound closer to the target gives up what would have met it, and tolerances tightened by it cost more than
+/// the second attempts they save (both tried).
 const HOPELESS: f64 = 20.0;
 /// The drift on the way is looked at once in so many evaluations; it costs a pass over the velocity.
 const CHECKED: usize = 8;

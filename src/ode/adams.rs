@@ -35,6 +35,7 @@ use std::ops::Range;
 use super::control::{Probe, Tolerance, first_step, min_step};
 use super::stepper::{Block, LANES, Row, combine, either_way, evaluate, middle};
 use super::{DensePath, IvpInfo, IvpOptions, Status};
+use crate::elementary::vectorized;
 use crate::linalg::threads_are_free;
 
 /// The highest order of the predictor.
@@ -246,30 +247,35 @@ impl Adams {
             return left;
         }
         let (order, last) = (self.order, self.last_difference());
-        let mut squares = [[0.0; LANES]; 4];
-        for index in range {
-            let predicted = &self.predicted[index];
-            let mut scale = [0.0; LANES];
-            for ((scale, old), new) in scale.iter_mut().zip(&self.state[index]).zip(predicted) {
-                *scale = 1.0 / tolerance.between(*old, *new);
-            }
-            let mut difference = self.derivative[index];
-            for q in 1..=last {
-                let rescale = self.coefficients.rescale[q - 1];
-                for (e, d) in difference.iter_mut().zip(&self.differences[q - 1][index]) {
-                    *e -= rescale * d;
-                }
-                if q + 2 >= order {
-                    let terms = squares[q + 2 - order].iter_mut().zip(&difference).zip(&scale).zip(predicted);
-                    for (((square, e), scale), predicted) in terms {
-                        // The last term is zero unless the prediction is not finite.
-                        let scaled = e * scale + 0.0 * predicted;
-                        *square += scaled * scaled;
+        vectorized(
+            #[inline(always)]
+            || {
+                let mut squares = [[0.0; LANES]; 4];
+                for index in range {
+                    let predicted = &self.predicted[index];
+                    let mut scale = [0.0; LANES];
+                    for ((scale, old), new) in scale.iter_mut().zip(&self.state[index]).zip(predicted) {
+                        *scale = 1.0 / tolerance.between(*old, *new);
+                    }
+                    let mut difference = self.derivative[index];
+                    for q in 1..=last {
+                        let rescale = self.coefficients.rescale[q - 1];
+                        for (e, d) in difference.iter_mut().zip(&self.differences[q - 1][index]) {
+                            *e -= rescale * d;
+                        }
+                        if q + 2 >= order {
+                            let terms = squares[q + 2 - order].iter_mut().zip(&difference).zip(&scale).zip(predicted);
+                            for (((square, e), scale), predicted) in terms {
+                                // The last term is zero unless the prediction is not finite.
+                                let scaled = e * scale + 0.0 * predicted;
+                                *square += scaled * scaled;
+                            }
+                        }
                     }
                 }
-            }
-        }
-        squares
+                squares
+            },
+        )
     }
 
     /// Corrects the trial step to `end` and moves there.
@@ -324,22 +330,27 @@ impl Correction {
             );
             return;
         }
-        for (index, state) in state.iter_mut().enumerate() {
-            let mut carry = trial.derivative[index];
-            for q in 0..=self.last {
-                if q == self.order {
-                    for ((state, predicted), e) in state.iter_mut().zip(&trial.predicted[index]).zip(&carry) {
-                        *state = predicted + self.weight * e;
+        vectorized(
+            #[inline(always)]
+            || {
+                for (index, state) in state.iter_mut().enumerate() {
+                    let mut carry = trial.derivative[index];
+                    for q in 0..=self.last {
+                        if q == self.order {
+                            for ((state, predicted), e) in state.iter_mut().zip(&trial.predicted[index]).zip(&carry) {
+                                *state = predicted + self.weight * e;
+                            }
+                        }
+                        let rescale = self.rescale[q];
+                        for (d, carry) in differences[q][index].iter_mut().zip(&mut carry) {
+                            let old = *d;
+                            *d = *carry;
+                            *carry -= rescale * old;
+                        }
                     }
                 }
-                let rescale = self.rescale[q];
-                for (d, carry) in differences[q][index].iter_mut().zip(&mut carry) {
-                    let old = *d;
-                    *d = *carry;
-                    *carry -= rescale * old;
-                }
-            }
-        }
+            },
+        );
     }
 }
 

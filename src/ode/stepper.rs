@@ -15,6 +15,7 @@
 
 use super::control::Probe;
 use super::tableau::{Stage, Tableau};
+use crate::elementary::vectorized;
 use crate::linalg::threads_are_free;
 
 /// Numbers in one block of a [`Row`].
@@ -202,13 +203,18 @@ fn combine_from(
         );
         return;
     }
-    for (index, (out, y)) in (first..).zip(out.iter_mut().zip(y)) {
-        let mut sum = weighted(weights, stages, index);
-        for (sum, y) in sum.iter_mut().zip(y) {
-            *sum = y + h * *sum;
-        }
-        *out = sum;
-    }
+    vectorized(
+        #[inline(always)]
+        || {
+            for (index, (out, y)) in (first..).zip(out.iter_mut().zip(y)) {
+                let mut sum = weighted(weights, stages, index);
+                for (sum, y) in sum.iter_mut().zip(y) {
+                    *sum = y + h * *sum;
+                }
+                *out = sum;
+            }
+        },
+    );
 }
 
 /// Block `index` of `sum_i w_i k_i`.
