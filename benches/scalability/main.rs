@@ -30,6 +30,12 @@ struct Options {
     /// Also what takes minutes for one sample
     #[arg(long)]
     full: bool,
+    /// Only these widths
+    #[arg(long, value_delimiter = ',')]
+    widths: Vec<usize>,
+    /// Only these numbers of data points
+    #[arg(long, value_delimiter = ',')]
+    points: Vec<usize>,
     /// Where to draw the figure, as scalability.svg and .png
     #[arg(long, value_name = "FOLDER", default_value = "figures")]
     figures: PathBuf,
@@ -39,12 +45,20 @@ struct Options {
 }
 
 impl Options {
-    fn widths(&self) -> &'static [usize] {
-        if self.quick { &[5, 10, 30] } else { &[5, 10, 20, 30, 50, 100, 200, 300, 500, 1000] }
+    fn widths(&self) -> &[usize] {
+        match (self.widths.is_empty(), self.quick) {
+            (false, _) => &self.widths,
+            (_, true) => &[5, 10, 30],
+            _ => &[5, 10, 20, 30, 50, 100, 200, 300, 500, 1000],
+        }
     }
 
-    fn points(&self) -> &'static [usize] {
-        if self.quick { &[100, 1_000] } else { &[100, 1_000, 10_000] }
+    fn points(&self) -> &[usize] {
+        match (self.points.is_empty(), self.quick) {
+            (false, _) => &self.points,
+            (_, true) => &[100, 1_000],
+            _ => &[100, 1_000, 10_000],
+        }
     }
 
     fn budget(&self) -> Budget {
@@ -91,6 +105,7 @@ fn print_table(measurements: &[Measurement]) {
         "s/sample",
         "max drift",
         "rms residual/σ",
+        "linearised",
         "peak MB",
     ]);
     for measurement in measurements {
@@ -106,6 +121,7 @@ fn print_table(measurements: &[Measurement]) {
             sampled(&|run| format!("{:.4}", run.seconds)),
             sampled(&|run| format!("{:.1e}", run.drift)),
             sampled(&|run| format!("{:.3}", run.residual)),
+            sampled(&|run| format!("{:.3}", run.linearized)),
             sampled(&|run| run.peak.map_or_else(dash, |bytes| format!("{:.0}", bytes as f64 / 1e6))),
         ]);
     }

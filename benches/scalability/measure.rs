@@ -67,8 +67,10 @@ pub struct Sampled {
     pub evaluations: f64,
     pub seconds: f64,
     pub drift: f64,
-    /// The rms training residual of the samples in units of σ: about 1 for a right one.
+    /// The rms training residual of the samples in units of σ, ...
     pub residual: f64,
+    /// ... and of samples of the linearised network, which a right one is not far from.
+    pub linearized: f64,
     /// The most memory of the process meanwhile, in bytes.
     pub peak: Option<u64>,
 }
@@ -174,6 +176,7 @@ pub fn measure(
         seconds,
         drift: drawn.max_drift(),
         residual: rms_residual(&outputs, &posterior),
+        linearized: linearized_residual(&posterior)?,
         peak: peak(),
     });
     Ok(measurement)
@@ -205,6 +208,14 @@ fn rms_residual(sampled: &SampledPredictive, posterior: &Laplace) -> f64 {
     let targets = data.targets();
     let squares = sampled.outputs().indexed_iter().map(|((_, n, p), output)| (output - targets[(n, p)]).powi(2));
     (squares.sum::<f64>() / sampled.outputs().len() as f64).sqrt() / sigma[0]
+}
+
+/// √(mean over points of the expected (f − y)²) / σ for outputs f of the linearised network.
+fn linearized_residual(posterior: &Laplace) -> Result<f64> {
+    let (Some(data), Some(sigma)) = (posterior.data(), posterior.family().sigma()) else { return Ok(f64::NAN) };
+    let latent = posterior.linearized(data.inputs())?;
+    let squares = (&latent.mean - data.targets()).mapv(|residual| residual * residual) + latent.variance();
+    Ok(squares.mean().unwrap_or(f64::NAN).sqrt() / sigma[0])
 }
 
 /// Forgets the peak so far (Linux).
