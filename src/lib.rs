@@ -10,6 +10,19 @@
 //! | Hₙ = H(fₙ) | output Fisher | Fisher information of the likelihood in its natural output coordinates |
 //! | A = diag(α) | prior precision | one value, or one for each layer |
 //! | J̃ = RᵀJ, H = RRᵀ | rows, whitened | the whitened Jacobian, M = N·P rows |
+//!
+//! # Cost
+//!
+//! Fitting, the evidence, posterior draws, linearised predictions and one geodesic acceleration take, exactly and with
+//! the same answers,
+//!
+//! | | weight space | function space | matrix-free |
+//! |---|---|---|---|
+//! | time | O(M·D² + D³) | O(N·D + M²·Σwidths + M³) | O(N·D) a product |
+//! | memory | O(M·D + D²) | O(D + N·Σwidths + M²) | O(D + N·Σwidths + M·rank) |
+//!
+//! The cheaper of the first two is chosen; the third, for accelerations alone, is chosen on request
+//! ([`metric::Pullback::with_matrix_free`]). An integrator keeps 26 numbers for each parameter (Adams).
 
 pub mod data;
 pub mod elementary;

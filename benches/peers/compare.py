@@ -258,7 +258,7 @@ def main():
     train = snelson()
     weights = ROOT / "data" / "snelson_map_complete_raw.safetensors"
     posterior = evidence(rows, "Snelson 1-10-1", weights, train, steps)
-    predictions(rows, posterior, 1_000 if options.quick else 10_000)
+    predictions(rows, posterior, 1_000)
     if not options.quick:
         for width, points in ((10, 1000), (30, 200), (45, 200)):
             data = sine(points)

@@ -40,6 +40,14 @@ impl Solver {
         }
     }
 
+    /// Evaluations that a sample is guessed to take, to decide whether it is tried.
+    fn guessed_evaluations(self) -> f64 {
+        match self {
+            Self::FisherFunction | Self::FisherWeight => 400.0,
+            Self::Monge => 6_000.0,
+        }
+    }
+
     /// Numbers in the matrices of one evaluation.
     fn numbers(self, n_params: usize, n_points: usize) -> f64 {
         let (d, n) = (n_params as f64, n_points as f64);
@@ -122,8 +130,6 @@ fn first(data: &Dataset, points: usize) -> Result<Dataset> {
     Dataset::new(head(data.inputs()), head(data.targets()))
 }
 
-/// Evaluations that a sample is guessed to take, to decide whether it is tried.
-const GUESSED_EVALUATIONS: f64 = 400.0;
 /// The largest matrices, in numbers, and the most multiply-adds of an evaluation that is tried at all.
 const MOST_NUMBERS: f64 = 1e9;
 const MOST_WORK: f64 = 2e11;
@@ -160,7 +166,7 @@ pub fn measure(
     };
     let evaluation = time_evaluation(&*metric, network.parameters());
     measurement.evaluation = Some(evaluation);
-    let guess = evaluation * GUESSED_EVALUATIONS;
+    let guess = evaluation * solver.guessed_evaluations();
     if guess > budget.seconds {
         return Ok(measurement);
     }
@@ -170,12 +176,16 @@ pub fn measure(
     let start = Instant::now();
     let drawn = sample(&*metric, network.parameters(), posterior.precision(), &options, &|| ())?;
     let seconds = start.elapsed().as_secs_f64() / samples as f64;
-    let outputs = posterior.sampled(drawn.reached().view(), first(data, n_points)?.inputs())?;
+    // Where all samples met the step limit there is nothing to predict with.
+    let residual = match drawn.failed() < samples {
+        true => rms_residual(&posterior.sampled(drawn.reached().view(), first(data, n_points)?.inputs())?, &posterior),
+        false => f64::NAN,
+    };
     measurement.sampled = Some(Sampled {
         evaluations: drawn.mean_evaluations(),
         seconds,
         drift: drawn.max_drift(),
-        residual: rms_residual(&outputs, &posterior),
+        residual,
         linearized: linearized_residual(&posterior)?,
         peak: peak(),
     });

@@ -96,6 +96,9 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     if args.json {
         return print_json(&report);
     }
+    if console.is_quiet() {
+        return Ok(());
+    }
     let mut summary = Summary::new(format!("{metric} samples written to {}", args.out.display()));
     summary.row("samples", report.samples, "");
     summary.row("failed", report.failed, "did not reach the end of their geodesic");
