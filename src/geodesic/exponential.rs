@@ -269,7 +269,8 @@ impl<'a> ExponentialMap<'a> {
             }
         };
         let options = options.ivp(rtol, atol);
-        let mut go_on = || !(drift.get() > limit);
+        // Not a number: a trial beyond what can be computed, which is rejected and tried again with a shorter step.
+        let mut go_on = || drift.get() <= limit || drift.get().is_nan();
         let info = ode::solve_while(&mut derivative, 0.0, 1.0, state, &options, workspace, &mut go_on);
         (info.status, info.evaluations)
     }
