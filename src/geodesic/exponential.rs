@@ -197,7 +197,7 @@ impl<'a> ExponentialMap<'a> {
         loop {
             attempt += 1;
             let limit = if attempt < attempts { HOPELESS * target } else { f64::INFINITY };
-            let (status, used) = self.integrate_within(theta, velocity, rtol, atol, start, limit);
+            let (status, used) = self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit));
             evaluations += used;
             let drift = self.drift(start);
             let certified = status == Status::Reached && (drift <= target || target == f64::INFINITY);
@@ -233,28 +233,19 @@ impl<'a> ExponentialMap<'a> {
         theta: &[f64],
         velocity: &[f64],
         time: f64,
-        rtol: f64,
-        atol: f64,
+        (rtol, atol): (f64, f64),
     ) -> (Status, usize) {
-        self.set_state(theta, velocity);
-        self.evaluator.begin_path(rtol);
-        let Self { evaluator, options, workspace, state, n_params } = self;
-        let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
-            geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
-        };
-        let info = ode::solve(&mut derivative, 0.0, time, state, &options.ivp(rtol, atol), workspace);
-        (info.status, info.evaluations)
+        self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY))
     }
 
-    /// [`integrate`](Self::integrate) for unit time, given up when vᵀGv has changed by more than `limit` (relatively).
+    /// [`integrate`](Self::integrate), given up when vᵀGv is farther from `start` than `limit` times that.
     fn integrate_within(
         &mut self,
         theta: &[f64],
         velocity: &[f64],
-        rtol: f64,
-        atol: f64,
-        start: f64,
-        limit: f64,
+        time: f64,
+        (rtol, atol): (f64, f64),
+        (start, limit): (f64, f64),
     ) -> (Status, usize) {
         self.set_state(theta, velocity);
         self.evaluator.begin_path(rtol);
@@ -263,15 +254,15 @@ impl<'a> ExponentialMap<'a> {
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
             evaluations += 1;
-            if evaluations.is_multiple_of(CHECKED) && limit.is_finite() {
+            if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
                 let speed = evaluator.squared_speed_of_last(&state[*n_params..]);
                 drift.set((speed - start).abs() / start.abs());
             }
         };
-        let options = options.ivp(rtol, atol);
         // Not a number: a trial beyond what can be computed, which is rejected and tried again with a shorter step.
         let mut go_on = || drift.get() <= limit || drift.get().is_nan();
-        let info = ode::solve_while(&mut derivative, 0.0, 1.0, state, &options, workspace, &mut go_on);
+        let options = options.ivp(rtol, atol);
+        let info = ode::solve_while(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on);
         (info.status, info.evaluations)
     }
 

@@ -201,7 +201,7 @@ impl<'a> LogarithmicMap<'a> {
     /// The state after following the flow for a time; `None` when the integration fails.
     fn flow(&mut self, theta: &[f64], velocity: &[f64], time: f64) -> Option<Vec<f64>> {
         self.integrations += 1;
-        let (status, _) = self.exponential.integrate(theta, velocity, time, self.options.rtol, self.options.atol);
+        let (status, _) = self.exponential.integrate(theta, velocity, time, (self.options.rtol, self.options.atol));
         let finite = self.exponential.state().iter().all(|value| value.is_finite());
         (status == Status::Reached && finite).then(|| self.exponential.state().to_vec())
     }

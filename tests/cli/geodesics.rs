@@ -55,6 +55,23 @@ fn exp_and_log_are_inverse_and_write_what_they_promise() {
 }
 
 #[test]
+fn a_wide_network_has_the_same_bits_on_any_number_of_threads() {
+    // One sample: its products and the integrator's loops over 66,242 numbers are what threads share.
+    let folder = Folder::new();
+    let data = format!("--data {} --target y --likelihood gaussian", repository("data/snelson.csv"));
+    folder.ok(&format!("train {data} --hidden 180,180 --activation tanh --epochs 40 --out m.safetensors --quiet"));
+    folder.ok(&format!("fit --model m.safetensors {data} --prior-precision 1 --sigma 0.5 --out p.safetensors --quiet"));
+    let run = |threads: usize| {
+        let out = format!("{threads}.safetensors");
+        let sample = "sample --posterior p.safetensors --metric fisher --samples 1 --json";
+        let report = folder.ok(&format!("{sample} --threads {threads} --out {out}")).json();
+        assert_eq!((&report["failed"], &report["uncertified"]), (&0.into(), &0.into()));
+        std::fs::read(folder.path(&out)).expect("samples")
+    };
+    assert!(run(1) == run(2), "two threads round differently from one");
+}
+
+#[test]
 fn samples_are_counted_certified_and_the_same_on_any_number_of_threads() {
     let folder = gaussian_case();
     let run = |metric: &str, options: &str, out: &str| {
