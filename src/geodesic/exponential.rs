@@ -206,9 +206,14 @@ impl<'a> ExponentialMap<'a> {
                 let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
                 return Ok(Geodesic { theta, velocity, evaluations, drift, status, certified });
             }
-            // The drift is about proportional to the tolerance; half of the target leaves room for "about".
+            // The drift is about proportional to the tolerance; half of the target leaves room for "about". Where a path
+            // has left its geodesic it is not: a few times tighter and it may stay.
             let missing = 0.5 * target / drift;
-            let tighten = if missing.is_finite() { missing.clamp(1e-3, 0.2) } else { 0.1 };
+            let tighten = match status {
+                Status::Stopped => 0.1,
+                _ if missing.is_finite() => missing.clamp(1e-3, 0.2),
+                _ => 0.1,
+            };
             (rtol, atol) = (tighten * rtol, tighten * atol);
         }
     }
