@@ -49,6 +49,9 @@ struct Options {
     /// Leave out the no-U-turn sampler, which takes hours at the paper's size
     #[arg(long)]
     without_nuts: bool,
+    /// Repeats, if not as many as the size has
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..))]
+    repeats: Option<u8>,
     /// Only these methods, by the names of the table in lower case: `--methods rla-f,nuts`
     #[arg(long, value_enum, value_delimiter = ',', value_name = "METHODS")]
     methods: Vec<Method>,
@@ -67,7 +70,8 @@ impl Options {
             (_, true) => Size::FULL,
             _ => Size::MEDIUM,
         };
-        Size { nuts: size.nuts.filter(|_| !self.without_nuts), ..size }
+        let size = Size { nuts: size.nuts.filter(|_| !self.without_nuts), ..size };
+        self.repeats.map_or(size, |repeats| size.with_repeats(repeats))
     }
 
     fn announce(&self) {

@@ -44,11 +44,13 @@ pub fn print(task: &Task, finished: &[Finished]) {
     finished.iter().filter_map(|method| method.reference.as_ref()).for_each(describe);
 }
 
-/// The name of a row; draws that have not converged are called so.
+/// The name of a row; draws that are no reference are called by what they lack.
 pub fn name(finished: &Finished) -> String {
+    let name = finished.method.name();
     match &finished.reference {
-        Some(reference) if reference.verdict().is_err() => format!("{} (not converged)", finished.method.name()),
-        _ => finished.method.name().to_string(),
+        Some(reference) if reference.predictions.verdict().is_err() => format!("{name} (not converged)"),
+        Some(reference) if reference.verdict().is_err() => format!("{name} (divergences)"),
+        _ => name.to_string(),
     }
 }
 

@@ -50,6 +50,12 @@ impl Size {
     };
     pub const FULL: Self = Self { fast: PAPER, monge: Some(PAPER), monge_log: Some(PAPER), nuts: Some(PAPER_NUTS) };
 
+    /// The same with another number of repeats.
+    pub fn with_repeats(self, repeats: u8) -> Self {
+        let with = |effort: Effort| Effort { repeats: repeats.into(), ..effort };
+        Self { fast: with(self.fast), monge: self.monge.map(with), monge_log: self.monge_log.map(with), ..self }
+    }
+
     /// What a method gets; nothing if it is left out.
     fn effort(&self, method: Method) -> Option<Effort> {
         match method {
@@ -124,7 +130,7 @@ impl Study<'_> {
         }
         bar.finish_and_clear();
         let slow = matches!(method, Method::RlaB | Method::RlaBLog);
-        let reduced = (slow && effort != PAPER).then(|| format!("reduced: {} samples", effort.samples));
+        let reduced = (slow && effort.samples != PAPER.samples).then(|| format!("reduced: {} samples", effort.samples));
         Ok(Finished { method, runs, weights: self.to_matrix(&weights), reduced, reference: None })
     }
 
