@@ -129,7 +129,16 @@ impl WithSimd for Factor<'_> {
 }
 
 /// Replaces a matrix (its lower triangle) by its Cholesky factor.
-pub(super) fn factor(mut lower: MatMut<'_, f64>, room: &mut [f64]) -> Result<(), FailedPivot> {
+pub(super) fn factor(lower: MatMut<'_, f64>, room: &mut [f64]) -> Result<(), FailedPivot> {
+    factor_by(|work| pulp::Arch::new().dispatch(work), lower, room)
+}
+
+/// [`factor`] by a processor's instructions.
+fn factor_by(
+    run: impl Fn(Factor<'_>) -> Result<(), FailedPivot>,
+    mut lower: MatMut<'_, f64>,
+    room: &mut [f64],
+) -> Result<(), FailedPivot> {
     let size = lower.nrows();
     if size == 0 {
         return Ok(());
@@ -139,7 +148,7 @@ pub(super) fn factor(mut lower: MatMut<'_, f64>, room: &mut [f64]) -> Result<(),
         target[..j].fill(0.0);
         target[j..size].copy_from_slice(&column_slice_mut(column)[j..]);
     }
-    pulp::Arch::new().dispatch(Factor { columns: room, size })?;
+    run(Factor { columns: room, size })?;
     for (j, (column, source)) in lower.col_iter_mut().zip(room.chunks_exact(height)).enumerate() {
         column_slice_mut(column)[j..].copy_from_slice(&source[j..size]);
     }
@@ -156,22 +165,41 @@ mod tests {
         Mat::from_fn(rows, size, |i, j| ((i * 29 + j * 53 + i * j * 7) % 97) as f64 / 48.0 - 1.0)
     }
 
+    /// Runs a kernel with one after the other of the instruction sets that this processor has, narrow ones too.
+    fn with_every_width(
+        mut kernel: impl FnMut(&dyn Fn(OwnProducts<'_>), &dyn Fn(Factor<'_>) -> Result<(), FailedPivot>),
+    ) {
+        let scalar = pulp::Scalar::new();
+        kernel(&|work| scalar.vectorize(work), &|work| scalar.vectorize(work));
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(simd) = pulp::x86::V3::try_new() {
+                kernel(&|work| Simd::vectorize(simd, work), &|work| Simd::vectorize(simd, work));
+            }
+            if let Some(simd) = pulp::x86::V4::try_new() {
+                kernel(&|work| Simd::vectorize(simd, work), &|work| Simd::vectorize(simd, work));
+            }
+        }
+    }
+
     #[test]
     fn own_products_are_inner_products() {
         for (rows, size) in [(0, 3), (1, 1), (5, 2), (8, 4), (150, 31), (33, 48)] {
             let x = columns(rows, size);
-            let mut product = Mat::from_fn(size, size, |_, _| f64::NAN);
-            own_products(x.as_ref(), product.as_mut());
-            for i in 0..size {
-                for j in 0..size {
-                    let exact: f64 = (0..rows).map(|n| x[(n, i)] * x[(n, j)]).sum();
-                    let sizes: f64 = (0..rows).map(|n| (x[(n, i)] * x[(n, j)]).abs()).sum();
-                    // Two orders of summation differ by the rounding of each term and each sum.
-                    let bound = 2.0 * rows as f64 * f64::EPSILON * sizes;
-                    assert!(j > i || (product[(i, j)] - exact).abs() <= bound, "{rows} rows, ({i}, {j})");
-                    assert!(j <= i || product[(i, j)].is_nan(), "the upper triangle is not touched");
+            with_every_width(|own_products, _| {
+                let mut product = Mat::from_fn(size, size, |_, _| f64::NAN);
+                own_products(OwnProducts { columns: x.as_ref(), product: product.as_mut() });
+                for i in 0..size {
+                    for j in 0..size {
+                        let exact: f64 = (0..rows).map(|n| x[(n, i)] * x[(n, j)]).sum();
+                        let sizes: f64 = (0..rows).map(|n| (x[(n, i)] * x[(n, j)]).abs()).sum();
+                        // Two orders of summation differ by the rounding of each term and each sum.
+                        let bound = 2.0 * rows as f64 * f64::EPSILON * sizes;
+                        assert!(j > i || (product[(i, j)] - exact).abs() <= bound, "{rows} rows, ({i}, {j})");
+                        assert!(j <= i || product[(i, j)].is_nan(), "the upper triangle is not touched");
+                    }
                 }
-            }
+            });
         }
     }
 
@@ -181,17 +209,19 @@ mod tests {
             let x = columns(2 * size + 3, size);
             let mut matrix = Mat::zeros(size, size);
             matmul(matrix.as_mut(), Accum::Replace, x.transpose(), x.as_ref(), 1.0, Par::Seq);
-            let mut lower = matrix.clone();
-            assert_eq!(factor(lower.as_mut(), &mut room(size)), Ok(()));
-            for i in 0..size {
-                for j in 0..=i {
-                    let square: f64 = (0..=j).map(|k| lower[(i, k)] * lower[(j, k)]).sum();
-                    // Backward stability: n eps times the diagonal (Higham 2002, theorem 10.3).
-                    let bound = 2.0 * (size + 2) as f64 * f64::EPSILON * (matrix[(i, i)] * matrix[(j, j)]).sqrt();
-                    assert!((square - matrix[(i, j)]).abs() <= bound, "size {size}, ({i}, {j})");
-                    assert!(i == j || lower[(j, i)] == matrix[(j, i)], "the upper triangle is not touched");
+            with_every_width(|_, by_this_width| {
+                let mut lower = matrix.clone();
+                assert_eq!(factor_by(by_this_width, lower.as_mut(), &mut room(size)), Ok(()));
+                for i in 0..size {
+                    for j in 0..=i {
+                        let square: f64 = (0..=j).map(|k| lower[(i, k)] * lower[(j, k)]).sum();
+                        // Backward stability: n eps times the diagonal (Higham 2002, theorem 10.3).
+                        let bound = 2.0 * (size + 2) as f64 * f64::EPSILON * (matrix[(i, i)] * matrix[(j, j)]).sqrt();
+                        assert!((square - matrix[(i, j)]).abs() <= bound, "size {size}, ({i}, {j})");
+                        assert!(i == j || lower[(j, i)] == matrix[(j, i)], "the upper triangle is not touched");
+                    }
                 }
-            }
+            });
         }
     }
 
