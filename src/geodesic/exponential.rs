@@ -19,8 +19,8 @@ pub enum Accuracy {
         /// The absolute tolerance.
         atol: f64,
     },
-    /// Start from a relative tolerance of a tenth of `target` (0.3 of it for Adams with more than 100 parameters, less again with more than 100,000) and
-    /// tighten it in proportion to what is missing until the drift is at most `target`, or until `attempts`
+    /// Start from a relative tolerance of a tenth of `target` (0.3 of it for Adams with more than 100 parameters, less
+    /// again with more than 100,000) and tighten it in proportion to what is missing until the drift is at most `target`, or until `attempts`
     /// integrations have been made.
     Drift {
         /// The largest drift accepted.
@@ -259,10 +259,12 @@ impl<'a> ExponentialMap<'a> {
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
             evaluations += 1;
-            if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
-                let speed = evaluator.squared_speed_of_last(&state[*n_params..]);
-                drift.set((speed - start).abs() / start.abs());
-            }
+            // Of this evaluation alone: what a rejected trial drifted by must not count against the step after it.
+            drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
+                (evaluator.squared_speed_of_last(&state[*n_params..]) - start).abs() / start.abs()
+            } else {
+                0.0
+            });
         };
         // Not a number: a trial beyond what can be computed, which is rejected and tried again with a shorter step.
         let mut go_on = || drift.get() <= limit || drift.get().is_nan();
