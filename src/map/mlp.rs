@@ -17,8 +17,8 @@ use ndarray::ArrayView2;
 use super::{DifferentiableMap, Jet};
 use crate::error::{Error, Result, check_size};
 use crate::linalg::{
-    add_products, add_shifted_products, affine, column_slice, column_slice_mut, multiply, multiply_by_own_transpose,
-    multiply_with_offsets, products, scale_by, sum,
+    add_products, add_shifted_products, affine, by_columns, column_slice, column_slice_mut, multiply,
+    multiply_by_own_transpose, multiply_with_offsets, products, scale_by, sum, through_columns,
 };
 use crate::network::{Architecture, Layer};
 
@@ -110,6 +110,9 @@ impl MlpMap {
         variances: &[f64],
         mut gram: MatMut<'_, f64>,
     ) {
+        if !by_columns(gram.rb()) {
+            return through_columns(gram, |gram| self.cross_gram(workspace, other, other_workspace, variances, gram));
+        }
         let (n, m) = (self.n_points(), other.n_points());
         let (mut inputs, mut deltas) = (Mat::zeros(n, m), Mat::zeros(n, m));
         gram.fill(0.0);
@@ -299,6 +302,9 @@ impl DifferentiableMap for MlpMap {
     }
 
     fn rows(&self, workspace: &mut MlpWorkspace, mut rows: MatMut<'_, f64>) {
+        if !by_columns(rows.rb()) {
+            return through_columns(rows, |rows| self.rows(workspace, rows));
+        }
         let n = self.n_points().max(1);
         for (index, layer) in self.architecture.layers().iter().enumerate() {
             let inputs = self.layer_values(&workspace.layers, index);
@@ -372,6 +378,9 @@ impl DifferentiableMap for MlpMap {
     }
 
     fn gram(&self, variances: &[f64], workspace: &mut MlpWorkspace, mut gram: MatMut<'_, f64>) {
+        if !by_columns(gram.rb()) {
+            return through_columns(gram, |gram| self.gram(variances, workspace, gram));
+        }
         let (n, columns) = (self.n_points(), workspace.columns);
         gram.fill(0.0);
         let MlpWorkspace { layers, input_products, sensitivity_products, .. } = workspace;
