@@ -7,13 +7,13 @@ use crate::error::Result;
 use crate::map::DifferentiableMap;
 use crate::metric::fisher;
 use crate::optimize::{BfgsOptions, MultistartMinimum, minimize_multistart};
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 use crate::target::Target;
 
 /// Starts for an optimiser, θ ~ N(0, I): start i of a seed is always the same. The paper takes the best of 20.
 pub fn random_starts(count: usize, n_params: usize, seed: u64) -> Vec<Vec<f64>> {
     let start = |index| {
-        let mut generator = stream(seed, index as u64);
+        let mut generator = stream(seed, Purpose::Start, index as u64);
         (0..n_params).map(|_| StandardNormal.sample(&mut generator)).collect()
     };
     (0..count).map(start).collect()

@@ -22,7 +22,7 @@ use riemannian_laplace::metric::{
 use riemannian_laplace::network::{Activation, Architecture};
 use riemannian_laplace::ode::Method;
 use riemannian_laplace::prior::{Prior, PriorPrecision};
-use riemannian_laplace::random::stream;
+use riemannian_laplace::random::{Purpose, stream};
 use riemannian_laplace::target::Target;
 
 fn acceleration(metric: &dyn Metric, theta: &[f64], velocity: &[f64]) -> Vec<f64> {
@@ -82,7 +82,7 @@ fn regression() -> (Target<MlpMap>, Vec<f64>, Vec<f64>) {
     let theta: Vec<f64> = theta.iter().map(|value| 0.5 * value).collect();
     let mut velocity = vec![0.0; theta.len()];
     let precision = metric::fisher(&target).at(&theta).unwrap();
-    precision.worker().sample(&mut stream(1, 2), &mut velocity);
+    precision.worker().sample(&mut stream(1, Purpose::Velocity, 2), &mut velocity);
     (target, theta, velocity)
 }
 
@@ -317,7 +317,7 @@ fn the_mean_over_batches_approaches_the_metric() {
     let distance = |count: usize| {
         let (mut fisher, mut scores) = (Mat::zeros(theta.len(), theta.len()), Mat::zeros(theta.len(), theta.len()));
         for index in 0..count {
-            let batch = Batch::draw(30, 6, &mut stream(5, index as u64)).unwrap();
+            let batch = Batch::draw(30, 6, &mut stream(5, Purpose::Velocity, index as u64)).unwrap();
             assert_eq!((batch.points().len(), batch.scale()), (6, 5.0));
             let part = Subsampled::new(&target, &batch).unwrap();
             fisher += part.fisher().at(&theta).unwrap().matrix();

@@ -12,6 +12,7 @@ use riemannian_laplace::laplace::{Precision, WeightSpace};
 use riemannian_laplace::metric;
 use riemannian_laplace::ode::Method;
 use riemannian_laplace::prior::PriorPrecision;
+use riemannian_laplace::random::{Purpose, stream};
 
 /// A random orthogonal matrix.
 fn rotation(size: usize, seed: u64) -> Mat<f64> {
@@ -38,7 +39,7 @@ fn spectrum(size: usize, low: f64, high: f64) -> Vec<f64> {
 /// A draw from N(0, P⁻¹).
 fn draw(precision: &WeightSpace, seed: u64) -> Vec<f64> {
     let mut offset = vec![0.0; precision.n_params()];
-    precision.worker().sample(&mut riemannian_laplace::random::stream(seed, 0), &mut offset);
+    precision.worker().sample(&mut stream(seed, Purpose::Velocity, 0), &mut offset);
     offset
 }
 

@@ -13,7 +13,7 @@ use riemannian_laplace::likelihood::Family;
 use riemannian_laplace::metric::{self, Metric, Space};
 use riemannian_laplace::network::{Activation, Architecture, Network, TrainingOptions, train};
 use riemannian_laplace::predict::SampledPredictive;
-use riemannian_laplace::random::{fill_standard_normal, stream};
+use riemannian_laplace::random::{Purpose, fill_standard_normal, stream};
 
 /// What a sample may take.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +96,7 @@ pub struct Measurement {
 
 /// x uniform on 0 to 8, y = sin x + 0.3 ε (the data of laplace-redux), both standardised.
 pub fn sine_data(points: usize, seed: u64) -> Result<Dataset> {
-    let mut generator = stream(seed, 0);
+    let mut generator = stream(seed, Purpose::Data, 0);
     let mut columns = Array2::zeros((points, 2));
     for mut row in columns.rows_mut() {
         let mut noise = [0.0];

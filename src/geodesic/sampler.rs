@@ -13,7 +13,7 @@ use crate::laplace::Precision;
 use crate::memory;
 use crate::metric::{Metric, SolverReport};
 use crate::ode::Status;
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 
 /// How a sample ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +188,7 @@ pub fn sample(
     let draw = |(exponential, worker): &mut (Result<ExponentialMap<'_>>, _), index: usize| {
         let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
         let mut velocity = vec![0.0; base.len()];
-        worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+        worker.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
         let geodesic = follow(exponential, base, &velocity)?;
         progress();
         Ok(geodesic)
@@ -254,7 +254,7 @@ pub fn sample_monge_log(
         let (logarithm, exponential, worker) = buffers;
         let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
         let mut offset = vec![0.0; base.len()];
-        worker.sample(&mut stream(options.seed, index as u64), &mut offset);
+        worker.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut offset);
         let solution = logarithm.map(&offset)?;
         let (geodesic, mut outcome) = follow(exponential, base, &solution.velocity)?;
         if !solution.converged {

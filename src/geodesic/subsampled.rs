@@ -7,7 +7,7 @@ use crate::error::{Result, check_size};
 use crate::laplace::Precision;
 use crate::map::{DifferentiableMap, MlpMap};
 use crate::metric::{self, Batch, Evaluator, MatrixFreeOptions, Metric, SolverReport, Subsampled};
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 use crate::target::Target;
 
 /// The batch of data points that a metric is made of.
@@ -35,9 +35,9 @@ impl BatchReport {
     }
 }
 
-/// The batch of one sample. Velocities take the streams from the first on, batches from the last on.
+/// The batch of one sample.
 fn draw_batch(total: usize, size: usize, seed: u64, index: usize) -> Result<Batch> {
-    Batch::draw(total, size, &mut stream(seed, u64::MAX - index as u64))
+    Batch::draw(total, size, &mut stream(seed, Purpose::MetricBatch, index as u64))
 }
 
 /// What all samples share.
@@ -70,7 +70,7 @@ impl Subsampling<'_> {
                            index| {
                 let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
                 let mut velocity = vec![0.0; self.base.len()];
-                worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+                worker.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
                 Ok(self.residual(&mut **whole, &mut **part, &velocity))
             };
             (samples, for_each_index(options.samples, prepare, compare)?)
@@ -92,7 +92,7 @@ impl Subsampling<'_> {
         let draw = |(evaluator, worker): &mut (Box<dyn Evaluator + Send>, _), index: usize| {
             let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
             let mut velocity = vec![0.0; self.base.len()];
-            worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+            worker.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
             let part = self.part(options.seed, index)?;
             let metric = self.metric(&part, self.solver, workers)?;
             let mut exponential = ExponentialMap::new(&*metric, options.geodesic);

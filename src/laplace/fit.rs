@@ -15,7 +15,7 @@ use crate::map::MlpMap;
 use crate::memory;
 use crate::network::Network;
 use crate::prior::{Prior, PriorPrecision};
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 use crate::target::Target;
 
 /// Which of the two exact solvers to use.
@@ -194,7 +194,7 @@ impl Laplace {
         draws.as_slice_mut().unwrap_or_default().par_chunks_mut(size).enumerate().for_each_init(
             || self.precision().worker(),
             |worker, (index, draw)| {
-                worker.sample(&mut stream(seed, index as u64), draw);
+                worker.sample(&mut stream(seed, Purpose::Velocity, index as u64), draw);
                 for (value, centre) in draw.iter_mut().zip(self.network.parameters()) {
                     *value += centre;
                 }

@@ -25,10 +25,10 @@ impl Batch {
     ///
     /// ```
     /// use riemannian_laplace::metric::Batch;
-    /// use riemannian_laplace::random::stream;
-    /// let batch = Batch::draw(100, 10, &mut stream(0, 0))?;
+    /// use riemannian_laplace::random::{Purpose, stream};
+    /// let batch = Batch::draw(100, 10, &mut stream(0, Purpose::MetricBatch, 0))?;
     /// assert!(batch.points().len() == 10 && batch.points().is_sorted() && batch.scale() == 10.0);
-    /// assert!(Batch::draw(100, 101, &mut stream(0, 0)).is_err());
+    /// assert!(Batch::draw(100, 101, &mut stream(0, Purpose::MetricBatch, 0)).is_err());
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
     pub fn draw(total: usize, size: usize, generator: &mut impl Rng) -> Result<Self> {
@@ -61,14 +61,14 @@ impl Batch {
 /// # use ndarray::array;
 /// # use riemannian_laplace::{likelihood::Gaussian, map::MlpMap, network::*, prior::*, target::Target};
 /// use riemannian_laplace::metric::{Batch, Evaluator, Subsampled};
-/// use riemannian_laplace::random::stream;
+/// use riemannian_laplace::random::{Purpose, stream};
 /// # let network = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 1);
 /// # let prior = Prior::gaussian(PriorPrecision::scalar(1.0, &[2])?);
 /// # let map = MlpMap::new(network.architecture().clone(), array![[1.0], [1.0], [1.0]].view())?;
 /// # let observations = array![[0.0], [1.0], [2.0]];
 /// # let target = Target::new(map, std::sync::Arc::new(Gaussian::unit()), observations.view(), prior)?;
 /// // A target with three equal inputs: any one of them, counted three times, gives the metric of all.
-/// let part = Subsampled::new(&target, &Batch::draw(3, 1, &mut stream(0, 0))?)?;
+/// let part = Subsampled::new(&target, &Batch::draw(3, 1, &mut stream(0, Purpose::MetricBatch, 0))?)?;
 /// let speed = part.fisher().pullback_evaluator().squared_speed(network.parameters(), &[1.0, 0.0]);
 /// assert!((speed - 4.0).abs() < 1e-12);
 /// # Ok::<(), riemannian_laplace::Error>(())

@@ -7,7 +7,7 @@ use rand::Rng;
 
 use super::{Activation, Architecture, Mlp};
 use crate::error::{Error, Result, check_size};
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
 /// The metadata key that names the activation.
@@ -41,7 +41,7 @@ impl Network {
     pub fn random(architecture: Architecture, seed: u64) -> Self {
         let mut parameters = Vec::with_capacity(architecture.n_params());
         for (index, layer) in architecture.layers().iter().enumerate() {
-            let mut generator = stream(seed, index as u64);
+            let mut generator = stream(seed, Purpose::Initialization, index as u64);
             let bound = 1.0 / (layer.inputs as f64).sqrt();
             parameters.extend((0..layer.n_params()).map(|_| bound * (2.0 * generator.random::<f64>() - 1.0)));
         }

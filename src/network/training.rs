@@ -8,7 +8,7 @@ use super::{Mlp, Network};
 use crate::data::Dataset;
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::Family;
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 
 /// How the weights are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +202,7 @@ impl Batches {
             return Ok(vec![(self.inputs.clone(), self.targets.clone())]);
         };
         let mut order: Vec<u32> = (0..self.inputs.dim(0)? as u32).collect();
-        order.shuffle(&mut stream(self.seed, epoch));
+        order.shuffle(&mut stream(self.seed, Purpose::Shuffle, epoch));
         let pick = |rows: &[u32]| -> Result<(Tensor, Tensor)> {
             let rows = Tensor::from_vec(rows.to_vec(), rows.len(), self.inputs.device())?;
             Ok((self.inputs.index_select(&rows, 0)?, self.targets.index_select(&rows, 0)?))

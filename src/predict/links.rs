@@ -11,7 +11,7 @@ use super::{LatentGaussian, Prediction, log_sum_exp, moments};
 use crate::error::{Error, Result};
 use crate::likelihood::Family;
 use crate::linalg::symmetric_eigen;
-use crate::random::{fill_standard_normal, stream};
+use crate::random::{Purpose, fill_standard_normal, stream};
 
 /// How class probabilities follow from a Gaussian over the logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,7 +136,7 @@ impl LatentGaussian {
             let covariance = self.covariance.index_axis(ndarray::Axis(0), t);
             let matrix = Mat::from_fn(p, p, |i, j| covariance[(i, j)]);
             let eigen = symmetric_eigen(matrix.as_ref(), "the predictive covariance")?;
-            let mut generator = stream(settings.seed, t as u64);
+            let mut generator = stream(settings.seed, Purpose::MonteCarloLink, t as u64);
             let (mut noise, mut output) = (vec![0.0; p], vec![0.0; p]);
             for _ in 0..settings.samples {
                 fill_standard_normal(&mut generator, &mut noise);

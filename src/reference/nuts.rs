@@ -22,7 +22,7 @@ use super::sample::{ChainReport, ReferenceSample};
 use crate::error::{Error, Result, check_size};
 use crate::map::DifferentiableMap;
 use crate::memory;
-use crate::random::{fill_standard_normal, stream};
+use crate::random::{Purpose, fill_standard_normal, stream};
 use crate::target::{Target, TargetWorkspace};
 
 /// Points tried for the start of a chain, as in Stan.
@@ -211,7 +211,7 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
 
         // Two streams for each chain: its starts, and the key of its sampler's own generator.
         let mut key = [0; 32];
-        stream(options.seed, 2 * chain as u64 + 1).fill_bytes(&mut key);
+        stream(options.seed, Purpose::ChainKey, chain as u64).fill_bytes(&mut key);
         let mut density = Density { target, workspace: target.workspace() };
         let start = self.first_point(&mut density)?;
         let math = CpuMath::new(density);
@@ -250,7 +250,7 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
 
     /// The first of the chain's random points from which it can move.
     fn first_point(&self, density: &mut Density<'_, M>) -> Result<Vec<f64>> {
-        let mut generator = stream(self.options.seed, 2 * self.chain as u64);
+        let mut generator = stream(self.options.seed, Purpose::ChainStart, self.chain as u64);
         let mut point = vec![0.0; self.target.map.n_params()];
         let mut gradient = point.clone();
         for _ in 0..STARTS_TRIED {

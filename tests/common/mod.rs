@@ -13,14 +13,14 @@ use rand::Rng;
 use riemannian_laplace::data::Dataset;
 use riemannian_laplace::likelihood::Family;
 use riemannian_laplace::network::{Activation, Architecture, Network};
-use riemannian_laplace::random::{fill_standard_normal, stream};
+use riemannian_laplace::random::{Purpose, fill_standard_normal, stream};
 
 pub type Outcome = Result<(), Box<dyn Error>>;
 
 /// A vector of standard normal numbers.
 pub fn normal_vector(size: usize, seed: u64) -> Vec<f64> {
     let mut values = vec![0.0; size];
-    fill_standard_normal(&mut stream(seed, 0x7e57), &mut values);
+    fill_standard_normal(&mut stream(seed, Purpose::Velocity, 0x7e57), &mut values);
     values
 }
 
@@ -53,7 +53,7 @@ pub fn random_data(network: &Network, family: &Family, points: usize, seed: u64)
 
 /// One draw of the targets at each row of outputs.
 pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2<f64> {
-    let mut generator = stream(seed, 0xda7a);
+    let mut generator = stream(seed, Purpose::Velocity, 0xda7a);
     match family {
         Family::Gaussian(gaussian) => {
             let noise = normal_matrix(outputs.nrows(), outputs.ncols(), seed + 2);

@@ -4,7 +4,7 @@ use ndarray::Array2;
 use riemannian_laplace::Result;
 use riemannian_laplace::map::Explicit;
 use riemannian_laplace::problems::Identity;
-use riemannian_laplace::random::{fill_standard_normal, stream};
+use riemannian_laplace::random::{Purpose, fill_standard_normal, stream};
 use riemannian_laplace::target::Target;
 
 use super::placement::Placement;
@@ -27,7 +27,7 @@ pub fn exact_first(count: usize, seed: u64) -> Array2<f64> {
     let mut values = Array2::zeros((count, 1));
     for (index, mut row) in values.rows_mut().into_iter().enumerate() {
         let mut value = [0.0];
-        fill_standard_normal(&mut stream(seed, index as u64), &mut value);
+        fill_standard_normal(&mut stream(seed, Purpose::Velocity, index as u64), &mut value);
         row[0] = value[0];
     }
     values
