@@ -12,13 +12,29 @@ use crate::optimize::OptimizeError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be read or written.
+    /// A file could not be read.
     #[error("{path}: {source}", path = .path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
+    },
+    /// A result could not be written: the disk is full, the folder is gone…
+    #[error("{path} could not be written: {source}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Something else where a regular file is to be read.
+    #[error("{path} is {kind}; a regular file is needed", path = .path.display())]
+    NotAFile {
+        /// What was given.
+        path: PathBuf,
+        /// What it is: a directory, a device…
+        kind: &'static str,
     },
     /// A safetensors file whose header is truncated, absurd or inconsistent with its length.
     #[error("{path}: not a valid safetensors file: {reason}", path = .path.display())]
@@ -81,7 +97,7 @@ pub enum Error {
         tensor: String,
     },
     /// The activation is neither in the file nor given.
-    #[error("{path}: the file does not name its activation; give it (for example `--activation tanh`)", path = .path.display())]
+    #[error("{path}: the file does not name its activation; say which it is", path = .path.display())]
     MissingActivation {
         /// The file.
         path: PathBuf,
@@ -231,7 +247,12 @@ pub enum Error {
         size: usize,
     },
     /// More memory than allowed.
-    #[error("{what} needs {}, the limit is {}; {advice}", gigabytes(*.needed), gigabytes(*.limit))]
+    #[error(
+        "{what} needs {}, the limit is {}{}; {advice}",
+        gigabytes(*.needed),
+        gigabytes(*.limit),
+        crate::memory::in_use(*.reserved)
+    )]
     Memory {
         /// What needs the memory.
         what: String,
@@ -239,6 +260,8 @@ pub enum Error {
         needed: f64,
         /// The limit, in GB.
         limit: f64,
+        /// How much of the limit is reserved by other work, in GB.
+        reserved: f64,
         /// What would fit instead.
         advice: String,
     },
@@ -254,7 +277,7 @@ pub enum Error {
     },
     /// A Riemannian metric was asked of a posterior that holds no training data.
     #[error(
-        "this posterior was saved without its training data, which the {metric} metric needs; fit again without `--without-data`"
+        "this posterior was saved without its training data, which the {metric} metric needs; fit again and save them with it"
     )]
     NoTrainingData {
         /// The metric.
@@ -262,7 +285,7 @@ pub enum Error {
     },
     /// Not one of the geodesics asked for could be finished.
     #[error(
-        "none of the {requested} samples reached its end; raise `--max-steps`, loosen the tolerances, or check the prior precision and sigma"
+        "none of the {requested} samples reached its end; raise the step limit, loosen the tolerances, or check the prior precision and sigma"
     )]
     NoSamples {
         /// How many were asked for.
@@ -295,6 +318,9 @@ pub enum Error {
     /// A combination of options that has no meaning.
     #[error("{0}")]
     Unsupported(Unsupported),
+    /// Whoever waited for the work cancelled it.
+    #[error("the work was cancelled")]
+    Cancelled,
     /// A minimisation that cannot be carried out as asked.
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
@@ -352,7 +378,9 @@ impl Error {
         }
         !matches!(
             self,
-            Error::NotPositiveDefinite { .. }
+            Error::Write { .. }
+                | Error::Cancelled
+                | Error::NotPositiveDefinite { .. }
                 | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
                 | Error::Memory { .. }
@@ -365,9 +393,14 @@ impl Error {
         )
     }
 
-    /// An input or output error with the file it concerns.
+    /// An error in reading, with the file it concerns.
     pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         move |source| Error::Io { path: path.to_path_buf(), source }
+    }
+
+    /// An error in writing, with the file it concerns.
+    pub(crate) fn write(path: &std::path::Path) -> impl Fn(std::io::Error) -> Error + '_ {
+        move |source| Error::Write { path: path.to_path_buf(), source }
     }
 }
 

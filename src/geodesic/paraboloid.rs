@@ -20,13 +20,15 @@
 //! The initial velocity of the polygon is close to the one wanted, and its derivative ∂v/∂x̄ close enough to the true one
 //! for the steps v ← v + ∂v/∂x̄·(x̄ − x(1; v)) to converge quickly.
 
+use std::sync::Arc;
+
 use faer::{Accum, Mat, MatRef};
 
 use super::logarithm::Logarithm;
 use crate::error::{Result, check_size};
 use crate::laplace::Precision;
 use crate::linalg::{Cholesky, SymmetricEigen, dot, multiply, norm, symmetric_eigen};
-use crate::memory;
+use crate::memory::{self, Reservation};
 use crate::ode::{self, IvpOptions, Method, Status};
 
 /// The logarithm at the centre of a Gaussian on its Monge manifold.
@@ -47,7 +49,9 @@ use crate::ode::{self, IvpOptions, Method, Status};
 #[derive(Debug, Clone)]
 pub struct GaussianLogarithm {
     /// P = UΛUᵀ, λ ascending.
-    eigen: SymmetricEigen,
+    eigen: Arc<SymmetricEigen>,
+    /// The memory for it.
+    _reservation: Arc<Reservation>,
 }
 
 /// Corrections go on until |√Λ(x(1) − x̄)| ≤ this · |√Λx̄|, …
@@ -69,7 +73,9 @@ impl GaussianLogarithm {
     /// Decomposes P, a D × D matrix.
     pub fn new(precision: &dyn Precision) -> Result<Self> {
         let size = precision.n_params();
-        memory::check("the logarithmic map", 3.0 * (size as f64).powi(2), "use the Fisher metric, which needs none")?;
+        let square = (size as f64).powi(2);
+        let advice = "use the Fisher metric, which needs none";
+        let mut reservation = memory::reserve("the logarithmic map", 3.0 * square, advice)?;
         let (mut worker, mut unit, mut column) = (precision.worker(), vec![0.0; size], vec![0.0; size]);
         let mut matrix = Mat::zeros(size, size);
         for d in 0..size {
@@ -78,7 +84,9 @@ impl GaussianLogarithm {
             unit[d] = 0.0;
             matrix.col_mut(d).iter_mut().zip(&column).for_each(|(entry, value)| *entry = *value);
         }
-        Ok(Self { eigen: symmetric_eigen(matrix.as_ref(), "the precision of the Gaussian")? })
+        let eigen = symmetric_eigen(matrix.as_ref(), "the precision of the Gaussian")?;
+        reservation.shrink(square + size as f64);
+        Ok(Self { eigen: Arc::new(eigen), _reservation: Arc::new(reservation) })
     }
 
     /// Buffers for one thread.
@@ -99,7 +107,7 @@ pub struct GaussianLogarithmWorker<'a> {
 impl GaussianLogarithmWorker<'_> {
     /// The velocity at the centre θ̂ of the shortest geodesic that reaches θ̂ + `offset` at unit time.
     pub fn map(&mut self, offset: &[f64]) -> Result<Logarithm> {
-        let SymmetricEigen { values, vectors } = &self.map.eigen;
+        let SymmetricEigen { values, vectors } = &*self.map.eigen;
         check_size("length of the offset", values.len(), offset.len())?;
         (self.iterations, self.integrations) = (0, 0);
         let size = offset.len();

@@ -72,11 +72,8 @@ impl MetricSolver {
             MetricSolver::MatrixFree(options) => metric.with_matrix_free(base, options)?,
         };
         let advice = match self {
-            MetricSolver::Exact => {
-                "use the matrix-free solver (`--metric-solver matrix-free`), a part of the data (`--metric-batch`), or \
-                 fewer threads (`--threads`)"
-            }
-            MetricSolver::MatrixFree(_) => "use a part of the data (`--metric-batch`) or fewer threads (`--threads`)",
+            MetricSolver::Exact => "use the matrix-free solver, a part of the data, or fewer threads",
+            MetricSolver::MatrixFree(_) => "use a part of the data or fewer threads",
         };
         let what = format!("the metric, evaluated on {workers} threads,");
         memory::check(&what, workers as f64 * metric.evaluator_size(), advice)?;

@@ -10,7 +10,7 @@ use super::paraboloid::{GaussianLogarithm, GaussianLogarithmWorker};
 use super::subsampled::BatchReport;
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
-use crate::memory;
+use crate::memory::{self, Reservation};
 use crate::metric::{Metric, SolverReport};
 use crate::ode::Status;
 use crate::random::{Purpose, stream};
@@ -166,10 +166,10 @@ pub(super) fn for_each_index<W, T: Send>(
     (0..count).into_par_iter().map_init(prepare, work).collect()
 }
 
-/// Checks that two arrays of samples × parameters fit in memory.
-pub(super) fn check_memory(samples: usize, n_params: usize) -> Result<()> {
+/// Reserves memory for two arrays of samples × parameters, once as they come and once put together.
+pub(super) fn reserve_memory(samples: usize, n_params: usize) -> Result<Reservation> {
     let numbers = 4.0 * samples as f64 * n_params as f64;
-    memory::check("the samples", numbers, "draw fewer at a time; sample i of a seed is always the same")
+    memory::reserve("the samples", numbers, "draw fewer at a time; sample i of a seed is always the same")
 }
 
 /// Draws from the wrapped Gaussian: v ~ N(0, P⁻¹) at `base`, followed along geodesics of `metric`.
@@ -182,7 +182,7 @@ pub fn sample(
     options: &SamplerOptions,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Samples> {
-    check_memory(options.samples, base.len())?;
+    let _reservation = reserve_memory(options.samples, base.len())?;
     check_size("number of parameters of the precision", metric.n_params(), precision.n_params())?;
     ExponentialMap::new(metric, options.geodesic)?;
     let draw = |(exponential, worker): &mut (Result<ExponentialMap<'_>>, _), index: usize| {
@@ -206,7 +206,7 @@ pub fn exponentials(
     progress: &(dyn Fn() + Sync),
 ) -> Result<Samples> {
     check_size("length of a velocity", metric.n_params(), velocities.ncols())?;
-    check_memory(velocities.nrows(), base.len())?;
+    let _reservation = reserve_memory(velocities.nrows(), base.len())?;
     check_finite("the velocity", velocities)?;
     let rows = to_rows(velocities);
     let map = |exponential: &mut Result<ExponentialMap<'_>>, index: usize| {
@@ -246,7 +246,7 @@ pub fn sample_monge_log(
     options: &SamplerOptions,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Samples> {
-    check_memory(options.samples, base.len())?;
+    let _reservation = reserve_memory(options.samples, base.len())?;
     check_size("number of parameters of the precision", target_monge.n_params(), precision.n_params())?;
     ExponentialMap::new(target_monge, options.geodesic)?;
     let prepare = || (logarithm.worker(), ExponentialMap::new(target_monge, options.geodesic), precision.worker());

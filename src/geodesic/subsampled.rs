@@ -2,7 +2,7 @@
 
 use super::exponential::ExponentialMap;
 use super::posterior::{MetricName, MetricSolver};
-use super::sampler::{SamplerOptions, Samples, check_memory, follow, for_each_index, sample};
+use super::sampler::{SamplerOptions, Samples, follow, for_each_index, reserve_memory, sample};
 use crate::error::{Result, check_size};
 use crate::laplace::Precision;
 use crate::map::{DifferentiableMap, MlpMap};
@@ -86,7 +86,7 @@ impl Subsampling<'_> {
         options: &SamplerOptions,
         progress: &(dyn Fn() + Sync),
     ) -> Result<(Samples, Vec<f64>)> {
-        check_memory(options.samples, self.base.len())?;
+        let _reservation = reserve_memory(options.samples, self.base.len())?;
         check_size("number of parameters of the precision", self.base.len(), self.precision.n_params())?;
         let workers = rayon::current_num_threads().min(options.samples);
         let draw = |(evaluator, worker): &mut (Box<dyn Evaluator + Send>, _), index: usize| {

@@ -4,10 +4,11 @@ use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap, loss, ops};
 use rand::seq::SliceRandom;
 
-use super::{Mlp, Network};
+use super::{Architecture, Mlp, Network};
 use crate::data::Dataset;
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::Family;
+use crate::memory::{self, Reservation};
 use crate::random::{Purpose, stream};
 
 /// How the weights are kept small.
@@ -86,6 +87,7 @@ pub fn train(
     check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
     data.check_targets(family.likelihood(), architecture.n_outputs())?;
     check_options(options)?;
+    let _reservation = reserve_memory(architecture, data, options)?;
     let device = Device::Cpu;
     let variables = VarMap::new();
     let mlp = Mlp::trainable(start, &variables, DType::F64, &device)?;
@@ -127,6 +129,18 @@ pub fn train(
         return Err(Error::TrainingDiverged { epoch: options.epochs, loss });
     }
     Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss, epochs: options.epochs })
+}
+
+/// Reserves memory for the weights, their gradient, two moments and the step that is being taken, for the data as tensors,
+/// and for what a batch leaves behind in every layer, values and gradients before and after its activation.
+fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &TrainingOptions) -> Result<Reservation> {
+    let widths: usize = architecture.layers().iter().map(|layer| layer.outputs).sum();
+    let batch = options.batch_size.unwrap_or(data.len()).min(data.len());
+    let numbers = 6.0 * architecture.n_params() as f64
+        + 2.0 * (data.inputs().len() + data.targets().len()) as f64
+        + 4.0 * batch as f64 * widths as f64;
+    let advice = "choose narrower hidden layers, or smaller batches";
+    memory::reserve(&format!("training a {architecture} network"), numbers, advice)
 }
 
 fn check_options(options: &TrainingOptions) -> Result<()> {

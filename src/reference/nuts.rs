@@ -156,7 +156,8 @@ pub fn nuts<M: DifferentiableMap>(
     let n_params = target.map.n_params();
     check_start(start, n_params)?;
     let numbers = 3.0 * options.chains as f64 * options.kept_per_chain() as f64 * n_params as f64;
-    memory::check("the draws of the no-U-turn sampler", numbers, "keep fewer: raise the thinning")?;
+    let advice = "keep fewer: raise the thinning";
+    let _reservation = memory::reserve("the draws of the no-U-turn sampler", numbers, advice)?;
 
     let run = |chain: usize| {
         let run = ChainRun { target, start, options, progress, chain };
