@@ -1,6 +1,6 @@
 //! Draws of the no-U-turn sampler, kept on disk beside the cells of a full run, with the verdict on them said aloud.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ndarray::Array2;
@@ -69,7 +69,7 @@ fn write(path: &Path, sample: &ReferenceSample) -> Outcome {
         ("draws", vec![rows, columns], Values::Real(&draws)),
         ("reports", vec![sample.chains(), REPORT], Values::Real(&reports)),
     ];
-    Ok(tensors::write(path, &tensors, HashMap::new())?)
+    Ok(tensors::write(path, &tensors, BTreeMap::new())?)
 }
 
 fn read(path: &Path, n_params: usize) -> Outcome<ReferenceSample> {

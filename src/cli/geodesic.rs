@@ -1,6 +1,6 @@
 //! What the geodesic commands share: metrics by name, the integrator's settings, vectors in and geodesics out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
@@ -256,7 +256,7 @@ pub fn write_samples(file: &OutputFile, samples: &Samples, metric: &str) -> Resu
         ("status", vec![count], Values::Integer(&status)),
         ("certified", vec![count], Values::Integer(&certified)),
     ];
-    let metadata = HashMap::from([("metric".to_string(), metric.to_string())]);
+    let metadata = BTreeMap::from([("metric".to_string(), metric.to_string())]);
     Ok(tensors::write(file.path(), &entries, metadata)?)
 }
 

@@ -1,6 +1,6 @@
 //! `rla log`: the logarithmic map for given points.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -62,7 +62,7 @@ pub fn run(args: &LogArgs, console: &Console) -> Result<(), Failure> {
         ("converged", vec![found.len()], Values::Integer(&converged)),
     ];
     let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
-    tensors::write(out.path(), &entries, HashMap::from([("metric".to_string(), metric)]))?;
+    tensors::write(out.path(), &entries, BTreeMap::from([("metric".to_string(), metric)]))?;
     let failed = found.iter().filter(|solution| !solution.converged).count();
     if failed > 0 {
         console.warn(format!(

@@ -1,7 +1,7 @@
 //! A posterior in one self-contained safetensors file: weights, hyperparameters, and the training data (from which the
 //! curvature is rebuilt exactly) or, without them, the curvature itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use faer::Mat;
@@ -40,7 +40,7 @@ impl Laplace {
         let json = |key: &'static str, value: serde_json::Result<String>| {
             value.map_err(|error| Error::Metadata { path: path.to_path_buf(), key, problem: error.to_string() })
         };
-        let metadata = HashMap::from([
+        let metadata = BTreeMap::from([
             ("format".to_string(), FORMAT.to_string()),
             ("version".to_string(), VERSION.to_string()),
             ("fingerprint".to_string(), self.network.fingerprint()),

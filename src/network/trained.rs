@@ -1,6 +1,6 @@
 //! The frozen network: its shape and its parameters in f64, from candle, from PyTorch, or from a file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rand::Rng;
@@ -97,7 +97,7 @@ impl Network {
                 entries.push((bias.as_str(), vec![layer.outputs], Values::Real(layer.biases(&self.parameters))));
             }
         }
-        let metadata = HashMap::from([(ACTIVATION.to_string(), self.architecture.activation().to_string())]);
+        let metadata = BTreeMap::from([(ACTIVATION.to_string(), self.architecture.activation().to_string())]);
         tensors::write(path, &entries, metadata)
     }
 

@@ -1,6 +1,6 @@
 //! `sample`, `exp`, `log` and the Riemannian predictive through the program.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use riemannian_laplace::network::{Activation, Architecture, Network};
 use riemannian_laplace::tensors::{self, TensorFile, Values};
@@ -25,7 +25,7 @@ fn gaussian_case() -> Folder {
 
 fn write(folder: &Folder, name: &str, tensor: &str, shape: [usize; 2], values: &[f64]) {
     let entry = [(tensor, shape.to_vec(), Values::Real(values))];
-    tensors::write(&folder.path(name), &entry, HashMap::new()).expect("a written file");
+    tensors::write(&folder.path(name), &entry, BTreeMap::new()).expect("a written file");
 }
 
 fn reals(folder: &Folder, file: &str, tensor: &str) -> Vec<f64> {
