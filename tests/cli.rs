@@ -8,6 +8,9 @@ mod bad_models;
 mod bad_options;
 #[path = "cli/bad_posteriors.rs"]
 mod bad_posteriors;
+#[cfg(unix)]
+#[path = "cli/files.rs"]
+mod files;
 #[path = "cli/flow.rs"]
 mod flow;
 #[path = "cli/geodesics.rs"]
@@ -80,6 +83,22 @@ impl Folder {
             .current_dir(self.0.path())
             .output()
             .expect("the program runs");
+        Outcome {
+            status: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("text on stdout"),
+            stderr: String::from_utf8(output.stderr).expect("text on stderr"),
+        }
+    }
+
+    /// Runs a line of the shell in the folder, in which `rla` is the program.
+    #[cfg(unix)]
+    fn shell(&self, line: &str) -> Outcome {
+        let script = format!("rla() {{ \"$0\" \"$@\"; }}\n{line}");
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_rla")])
+            .current_dir(self.0.path())
+            .output()
+            .expect("a shell");
         Outcome {
             status: output.status.code(),
             stdout: String::from_utf8(output.stdout).expect("text on stdout"),
