@@ -21,7 +21,7 @@ pub const FINGERPRINT: &str = "fingerprint";
 ///
 /// let of = |values: &[f64]| fingerprint(&[("theta", vec![2], Values::Real(values))], &BTreeMap::new());
 /// assert_eq!(of(&[1.0, 2.0]), of(&[1.0, 2.0]));
-/// assert_ne!(of(&[1.0, 2.0]), of(&[1.0, 2.0 + f64::EPSILON]));
+/// assert_ne!(of(&[1.0, 2.0]), of(&[1.0, 2f64.next_up()]));
 /// ```
 pub fn fingerprint(tensors: &[Entry<'_>], metadata: &BTreeMap<String, String>) -> String {
     let mut sorted: Vec<&Entry<'_>> = tensors.iter().collect();
