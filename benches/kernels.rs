@@ -8,9 +8,8 @@ use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::VarMap;
 use ndarray::Array2;
 use riemannian_laplace::likelihood::Gaussian;
-use riemannian_laplace::map::MlpMap;
 use riemannian_laplace::metric::{self, Evaluator, Space};
-use riemannian_laplace::network::{Activation, Architecture, Mlp, Network};
+use riemannian_laplace::network::{Activation, Architecture, Mlp, Network, NetworkMap};
 use riemannian_laplace::prior::{Prior, PriorPrecision};
 use riemannian_laplace::target::Target;
 
@@ -35,7 +34,7 @@ fn compare(sizes: &[usize], points: usize) -> Result<(), Box<dyn std::error::Err
     let inputs = Array2::from_shape_fn((points, sizes[0]), |(n, i)| (0.1 * n as f64 + i as f64).sin());
     let targets = Array2::from_shape_fn((points, 1), |(n, _)| (0.2 * n as f64).cos());
     let prior = Prior::gaussian(PriorPrecision::scalar(1.0, &architecture.layer_params())?);
-    let map = MlpMap::new(architecture.clone(), inputs.view())?;
+    let map = NetworkMap::new(architecture.clone(), inputs.view())?;
     let target = Target::new(map, std::sync::Arc::new(Gaussian::new(0.3)?), targets.view(), prior)?;
     let theta = network.parameters();
     let velocity: Vec<f64> = (0..theta.len()).map(|d| 0.1 * (d as f64).sin()).collect();

@@ -16,9 +16,9 @@ use riemannian_laplace::evidence::EvidenceOptions;
 use riemannian_laplace::geodesic::{ExponentialMap, Geodesic, GeodesicOptions};
 use riemannian_laplace::laplace::{FitOptions, Laplace};
 use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::map::{DifferentiableMap, MlpMap};
+use riemannian_laplace::map::DifferentiableMap;
 use riemannian_laplace::metric::{self, Metric};
-use riemannian_laplace::network::{Activation, Architecture, Network, TrainingOptions, train};
+use riemannian_laplace::network::{Activation, Architecture, Network, NetworkMap, TrainingOptions, train};
 use riemannian_laplace::ode::Method;
 use riemannian_laplace::target::Target;
 
@@ -32,7 +32,7 @@ struct Problem {
     name: String,
     base: Vec<f64>,
     velocities: Array2<f64>,
-    target: Target<MlpMap>,
+    target: Target<NetworkMap>,
     sigma: f64,
 }
 

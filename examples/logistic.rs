@@ -8,7 +8,8 @@ mod support;
 
 use clap::Parser;
 use ndarray::Array2;
-use riemannian_laplace::map::{DifferentiableMap, MlpMap};
+use riemannian_laplace::map::DifferentiableMap;
+use riemannian_laplace::network::NetworkMap;
 use riemannian_laplace::target::Target;
 use support::canvas;
 use support::cells::Cells;
@@ -72,7 +73,7 @@ struct Problem {
     data: Data,
     units: Units,
     name: String,
-    target: Target<MlpMap>,
+    target: Target<NetworkMap>,
     placement: Placement,
     reference: Array2<f64>,
     /// Whether the diagnostics allow to call it that.
@@ -111,7 +112,7 @@ impl Problem {
         Ok(problem)
     }
 
-    fn comparison<'a>(&'a self, size: Size, cells: &'a Cells) -> Comparison<'a, MlpMap> {
+    fn comparison<'a>(&'a self, size: Size, cells: &'a Cells) -> Comparison<'a, NetworkMap> {
         let Self { name, target, placement, reference, .. } = self;
         Comparison { name, target, placement, reference: reference.view(), size, seed: 0, cells }
     }

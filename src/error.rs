@@ -198,6 +198,22 @@ pub enum Error {
         /// What it must be.
         requirement: &'static str,
     },
+    /// Layers that make no network.
+    #[error("{what}: {problem}")]
+    Architecture {
+        /// Which layers.
+        what: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A point that a map does not have.
+    #[error("point {point} was asked for, but there are {n_points} points")]
+    NoSuchPoint {
+        /// The point, counting from 0.
+        point: usize,
+        /// How many there are.
+        n_points: usize,
+    },
     /// A matrix that should be positive definite and is not.
     #[error("{matrix} ({size} × {size}) is not positive definite: pivot {pivot} fails; {advice}")]
     NotPositiveDefinite {

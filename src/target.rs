@@ -8,7 +8,8 @@ use ndarray::ArrayView2;
 
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::{Likelihood, PointBuffers};
-use crate::map::{DifferentiableMap, Jet, MlpMap};
+use crate::map::{DifferentiableMap, Jet};
+use crate::network::NetworkMap;
 use crate::prior::Prior;
 
 /// A posterior density over the parameters of a map.
@@ -36,7 +37,7 @@ pub struct TargetWorkspace<W> {
     pub(crate) points: PointBuffers,
 }
 
-impl Target<MlpMap> {
+impl Target<NetworkMap> {
     /// The same target with some of its points only, in the order given.
     pub fn at_points(&self, points: &[usize]) -> Result<Self> {
         Ok(Self {

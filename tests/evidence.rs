@@ -79,7 +79,7 @@ fn posteriors() -> Result<Vec<(String, Laplace)>, Box<dyn Error>> {
             let data = random_data(&network, &family, points, 30 + index as u64);
             for solver in SOLVERS {
                 for layered in [false, true] {
-                    let layers = shape.layers().len();
+                    let layers = shape.linear_layers().len();
                     let prior: Vec<f64> = (0..if layered { layers } else { 1 }).map(|l| 0.5 + l as f64).collect();
                     let options = FitOptions { prior_precision: prior.clone(), solver };
                     let laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
@@ -157,7 +157,7 @@ fn optima_are_stationary_and_what_is_held_stays() -> Outcome {
             let n_alpha = match (options.prior, options.prior_structure) {
                 (Free::Held, _) => before.prior_precision.len(),
                 (Free::Tuned, PriorStructure::Scalar) => 1,
-                (Free::Tuned, PriorStructure::PerLayer) => laplace.network().architecture().layers().len(),
+                (Free::Tuned, PriorStructure::PerLayer) => laplace.network().architecture().linear_layers().len(),
             };
             assert_eq!(found.prior_precision.len(), n_alpha, "{name}");
             assert_eq!(found.sigma.len(), before.sigma.len(), "{name}");

@@ -404,7 +404,7 @@ fn changed_hyperparameters_equal_a_new_fit() -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("posterior.safetensors");
     for case in cases() {
-        let layers = case.network.architecture().layers().len();
+        let layers = case.network.architecture().linear_layers().len();
         let prior_precision = if case.prior.len() == 1 { vec![2.5; layers] } else { vec![2.5] };
         // From one σ to one an output, and back.
         let sigma = match case.family.sigma() {
@@ -582,13 +582,13 @@ fn an_altered_file_is_refused() -> Outcome {
         ("no fingerprint", with_data, |file| drop(file.metadata.remove("fingerprint")), "fingerprint"),
         ("the activation", with_data, |file| replace(file, "architecture", "tanh", "relu"), "fingerprint"),
         ("no such activation", with_data, |file| replace(file, "architecture", "tanh", "tan"), "architecture"),
+        ("no layers", with_data, |file| set(file, "architecture", "[]"), "architecture"),
         (
-            "no layers",
+            "an offset",
             with_data,
-            |file| set(file, "architecture", r#"{"layers":[],"activation":"tanh"}"#),
+            |file| replace(file, "architecture", "\"bias\":true", "\"bias\":true,\"offset\":99"),
             "architecture",
         ),
-        ("an offset", with_data, |file| replace(file, "architecture", "\"offset\":9", "\"offset\":99"), "architecture"),
         ("a width", with_data, |file| replace(file, "architecture", "\"inputs\":3", "\"inputs\":4"), "architecture"),
         (
             "a huge width",

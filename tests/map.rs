@@ -8,8 +8,8 @@ use candle_nn::VarMap;
 use faer::Mat;
 use ndarray::Array2;
 use riemannian_laplace::Error;
-use riemannian_laplace::map::{DifferentiableMap, Jet, MlpMap, MlpWorkspace, jacobian};
-use riemannian_laplace::network::{Activation, Architecture, Mlp, Network};
+use riemannian_laplace::map::{DifferentiableMap, Jet, jacobian};
+use riemannian_laplace::network::{Activation, Architecture, Mlp, Network, NetworkMap, NetworkWorkspace};
 
 use common::{Outcome, architecture, as_list, assert_all_close, forward, layer_sums, lower_as_list, normal_matrix};
 use common::{normal_vector, random_network, shapes};
@@ -17,13 +17,13 @@ use common::{normal_vector, random_network, shapes};
 const POINTS: usize = 6;
 
 /// Every activation in every shape.
-fn cases() -> impl Iterator<Item = (Network, Array2<f64>, MlpMap, String)> {
+fn cases() -> impl Iterator<Item = (Network, Array2<f64>, NetworkMap, String)> {
     Activation::ALL.into_iter().flat_map(|activation| {
         shapes().into_iter().enumerate().map(move |(index, (sizes, biases))| {
             let architecture = architecture(&sizes, &biases, activation);
             let name = format!("{architecture}, biases {biases:?}");
             let inputs = normal_matrix(POINTS, sizes[0], 100 + index as u64);
-            let map = MlpMap::new(architecture.clone(), inputs.view()).expect("inputs of the right width");
+            let map = NetworkMap::new(architecture.clone(), inputs.view()).expect("inputs of the right width");
             (random_network(architecture, index as u64), inputs, map, name)
         })
     })
@@ -69,7 +69,7 @@ fn jacobian_rows_are_candles_gradients() -> Outcome {
                 let gradients = outputs.i((n, p))?.backward()?;
                 let mut expected = Vec::new();
                 let table = variables.data().lock().expect("no other thread holds the variables");
-                for (index, layer) in network.architecture().layers().iter().enumerate() {
+                for (index, layer) in network.architecture().linear_layers().iter().enumerate() {
                     let mut names = vec![format!("{}.weight", 2 * index)];
                     names.extend(layer.bias.then(|| format!("{}.bias", 2 * index)));
                     for name in names {
@@ -108,7 +108,7 @@ fn jets_are_the_derivatives_along_a_line() {
     let mut compared = 0;
     for (index, (network, inputs, map, name)) in cases().enumerate() {
         let has_hinge =
-            matches!(map.architecture().activation(), Activation::Relu | Activation::LeakyRelu | Activation::Elu);
+            matches!(map.architecture().activation(), Some(Activation::Relu | Activation::LeakyRelu | Activation::Elu));
         let velocity: Vec<f64> = normal_vector(map.n_params(), 900 + index as u64).iter().map(|v| 0.3 * v).collect();
         let (f, crosses) = along(&network, &velocity, &inputs, step);
         let mut jet = Jet::new(POINTS, map.n_outputs());
@@ -123,7 +123,7 @@ fn jets_are_the_derivatives_along_a_line() {
             expected.1.push(second / (12.0 * step * step));
         }
         assert_all_close(&found.0, &expected.0, tolerance, &format!("tangents of {name}"));
-        if map.architecture().layers().len() == 1 {
+        if map.architecture().linear_layers().len() == 1 {
             assert!(jet.curvatures.iter().all(|value| *value == 0.0), "{name} is linear in its weights");
         } else {
             assert_all_close(&found.1, &expected.1, tolerance, &format!("curvatures of {name}"));
@@ -140,7 +140,7 @@ fn jets_are_the_derivatives_along_a_line() {
 }
 
 /// A workspace after the rows of `seeds` have been pulled back.
-fn pulled_back(map: &MlpMap, theta: &[f64], seeds: &[f64], columns: usize) -> MlpWorkspace {
+fn pulled_back(map: &NetworkMap, theta: &[f64], seeds: &[f64], columns: usize) -> NetworkWorkspace {
     let mut workspace = map.workspace(columns);
     map.outputs(theta, &mut vec![0.0; map.n_points() * map.n_outputs()], &mut workspace);
     map.pull_back(theta, seeds, &mut workspace);
@@ -211,7 +211,7 @@ fn cross_gram_agrees_with_the_dense_rows() {
     for (index, (network, _, map, name)) in cases().enumerate() {
         let (theta, p, others) = (network.parameters(), map.n_outputs(), 4);
         let inputs = normal_matrix(others, network.architecture().n_inputs(), 8000 + index as u64);
-        let other = MlpMap::new(network.architecture().clone(), inputs.view()).expect("inputs of the right width");
+        let other = NetworkMap::new(network.architecture().clone(), inputs.view()).expect("inputs of the right width");
         let variances: Vec<f64> = (0..map.groups().len()).map(|l| 2.0 - 0.4 * l as f64).collect();
         let v = diagonal(network.architecture(), &variances);
         for (columns, other_columns) in [(1, p), (p, 1), (p, p)] {
@@ -230,7 +230,7 @@ fn cross_gram_agrees_with_the_dense_rows() {
 }
 
 /// Everything a workspace can be asked for at θ, in the order of a geodesic's evaluation.
-fn everything(map: &MlpMap, theta: &[f64], velocity: &[f64], workspace: &mut MlpWorkspace) -> Vec<f64> {
+fn everything(map: &NetworkMap, theta: &[f64], velocity: &[f64], workspace: &mut NetworkWorkspace) -> Vec<f64> {
     let (m, d) = (POINTS * workspace.columns(), map.n_params());
     let mut jet = Jet::new(POINTS, map.n_outputs());
     map.jet(theta, velocity, &mut jet, workspace);
@@ -286,8 +286,11 @@ fn rows_are_the_same_after_outputs_and_after_a_jet() {
 fn inputs_are_checked() {
     let architecture = architecture(&[2, 3, 1], &[true, true], Activation::Tanh);
     let wide = normal_matrix(4, 3, 0);
-    assert!(matches!(MlpMap::new(architecture.clone(), wide.view()), Err(Error::Size { expected: 2, found: 3, .. })));
+    assert!(matches!(
+        NetworkMap::new(architecture.clone(), wide.view()),
+        Err(Error::Size { expected: 2, found: 3, .. })
+    ));
     let mut bad = normal_matrix(4, 2, 0);
     bad[(3, 1)] = f64::INFINITY;
-    assert!(matches!(MlpMap::new(architecture, bad.view()), Err(Error::NotFinite { row: 3, column: 1, .. })));
+    assert!(matches!(NetworkMap::new(architecture, bad.view()), Err(Error::NotFinite { row: 3, column: 1, .. })));
 }

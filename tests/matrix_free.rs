@@ -15,11 +15,10 @@ use riemannian_laplace::geodesic::{
 use riemannian_laplace::laplace::{Laplace, Precision};
 use riemannian_laplace::likelihood::Gaussian;
 use riemannian_laplace::linalg::{ConjugateGradients, LowRankInverse, StoppingRule};
-use riemannian_laplace::map::MlpMap;
 use riemannian_laplace::metric::{
     self, Batch, Evaluator, MatrixFreeOptions, Metric, Pullback, SolverReport, Subsampled,
 };
-use riemannian_laplace::network::{Activation, Architecture};
+use riemannian_laplace::network::{Activation, Architecture, NetworkMap};
 use riemannian_laplace::ode::Method;
 use riemannian_laplace::prior::{Prior, PriorPrecision};
 use riemannian_laplace::random::stream;
@@ -36,7 +35,7 @@ fn tight() -> MatrixFreeOptions {
 }
 
 /// The same target with a prior precision for each layer.
-fn per_layer(target: &Target<MlpMap>) -> PriorPrecision {
+fn per_layer(target: &Target<NetworkMap>) -> PriorPrecision {
     let groups = target.prior.precision.groups();
     let values = (0..groups.len()).map(|group| 0.3 * (1.0 + 2.0 * group as f64)).collect();
     PriorPrecision::per_group(values, groups).unwrap()
@@ -76,7 +75,7 @@ fn accelerations_are_those_of_the_exact_solver() {
 }
 
 /// A regression in which the data determine some thirty directions, with a velocity of its posterior.
-fn regression() -> (Target<MlpMap>, Vec<f64>, Vec<f64>) {
+fn regression() -> (Target<NetworkMap>, Vec<f64>, Vec<f64>) {
     let noise = Arc::new(Gaussian::new(0.3).unwrap());
     let (target, theta) = random_target(&[2, 20, 20, 1], Activation::Tanh, noise, 200, 3);
     let theta: Vec<f64> = theta.iter().map(|value| 0.5 * value).collect();
@@ -358,7 +357,7 @@ fn bad_requests_are_errors_that_say_what_to_do() {
     }
     let architecture = Architecture::new(&[1, 2, 1], Activation::Tanh).unwrap();
     let theta = normal_vector(architecture.n_params(), 1);
-    let map = MlpMap::new(architecture, normal_matrix(5, 1, 2).view()).unwrap();
+    let map = NetworkMap::new(architecture, normal_matrix(5, 1, 2).view()).unwrap();
     let flat = Prior::gaussian(PriorPrecision::improper(theta.len()));
     let observations = normal_matrix(5, 1, 3);
     let target = Target::new(map, Arc::new(Gaussian::unit()), observations.view(), flat).unwrap();

@@ -13,8 +13,8 @@ use ndarray::{Array1, Array2, ArrayView1, Axis};
 use riemannian_laplace::data::Dataset;
 use riemannian_laplace::estimate::{euclidean_map, random_starts};
 use riemannian_laplace::likelihood::Gaussian;
-use riemannian_laplace::map::{DifferentiableMap, MlpMap};
-use riemannian_laplace::network::Activation;
+use riemannian_laplace::map::DifferentiableMap;
+use riemannian_laplace::network::{Activation, NetworkMap};
 use riemannian_laplace::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
 use riemannian_laplace::reference::{
     Convergence, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start, WORST_R_HAT, nuts,
@@ -131,7 +131,7 @@ fn banana_is_symmetric_and_has_the_moments_of_quadrature() -> Result<()> {
     Ok(())
 }
 
-fn ripley() -> Result<Target<MlpMap>> {
+fn ripley() -> Result<Target<NetworkMap>> {
     let raw = common::geometry::dataset("ripley.csv", "y");
     let data = Dataset::new(standardized(raw.inputs()), raw.targets().clone())?;
     logistic_regression(&data, 100.0)

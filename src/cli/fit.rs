@@ -153,7 +153,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&args.model))?;
-    let layers = architecture.layers().len();
+    let layers = architecture.layer_params().len();
     if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
         return Err(Failure::Usage(format!(
             "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
@@ -214,11 +214,14 @@ fn load_network(args: &FitArgs, console: &Console) -> Result<Network, Failure> {
     let network = Network::load(&args.model, args.activation).map_err(Failure::about(&args.model))?;
     if let Some(asked) = args.activation
         && let Ok(saved) = Network::load(&args.model, None)
-        && network.architecture().layers().len() > 1
-        && saved.architecture().activation() != asked
+        && network.architecture().linear_layers().len() > 1
+        && saved.architecture().activation() != Some(asked)
     {
-        let saved = saved.architecture().activation();
-        console.warn(format!("{} says its activation is {saved}; {asked} is used, as asked", args.model.display()));
+        let saved = match saved.architecture().activation() {
+            Some(activation) => format!("its activation is {activation}"),
+            None => format!("its layers are {}", saved.architecture()),
+        };
+        console.warn(format!("{} says {saved}; {asked} is used, as asked", args.model.display()));
     }
     Ok(network)
 }

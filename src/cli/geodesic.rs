@@ -265,9 +265,9 @@ pub fn warn_about_kinks(laplace: &Laplace, metric: SamplingMetric, console: &Con
     let architecture = laplace.network().architecture();
     if architecture.has_kinks() && metric != SamplingMetric::Plain(MetricName::Euclidean) {
         console.warn(format!(
-            "the activation {} has kinks: the metric jumps where a geodesic crosses one, so vᵀGv is not conserved and \
+            "{} has kinks: the metric jumps where a geodesic crosses one, so vᵀGv is not conserved and \
              the samples cannot be certified; look at their drift, or train with a smooth activation such as silu or gelu",
-            architecture.activation()
+            architecture.activation().map_or("the network".to_string(), |activation| format!("the activation {activation}"))
         ));
     }
 }

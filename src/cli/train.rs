@@ -123,7 +123,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
             n_data: data.dataset.len(),
             n_inputs: architecture.n_inputs(),
             n_outputs,
-            activation: architecture.activation().to_string(),
+            activation: architecture.activation().unwrap_or(Activation::Identity).to_string(),
             epochs: trained.epochs,
             loss: trained.loss,
             seconds,

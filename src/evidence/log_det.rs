@@ -44,7 +44,7 @@ impl LogDet {
                 eigenvalues(total.as_ref(), "the curvature")?
             }
             Curvature::Function(map) => {
-                let variances = vec![1.0; network.architecture().layers().len()];
+                let variances = vec![1.0; network.architecture().layer_params().len()];
                 let gram = unit_gram(map, network.parameters(), family, &variances)?;
                 eigenvalues(gram.as_ref(), "the Gram matrix")?
             }

@@ -141,7 +141,7 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
         }
         start = (alpha, sigma);
     }
-    let n_alpha = if layers { laplace.network.architecture().layers().len() } else { 1 };
+    let n_alpha = if layers { laplace.network.architecture().layer_params().len() } else { 1 };
     // As many values as there will be: as they are, or their (geometric) mean for all.
     let spread = |values: &[f64], count: usize| match values.len() {
         found if found == count => values.to_vec(),
@@ -177,8 +177,8 @@ impl<'a> Problem<'a> {
         let scatter = if alpha.len() == 1 {
             vec![dot(theta, theta)]
         } else {
-            let square = |layer: &crate::network::Layer| dot(&theta[layer.range()], &theta[layer.range()]);
-            laplace.network.architecture().layers().iter().map(square).collect()
+            let square = |layer: &crate::network::LinearPlace| dot(&theta[layer.range()], &theta[layer.range()]);
+            laplace.network.architecture().linear_layers().iter().map(square).collect()
         };
         let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
         let tune_alpha = options.prior == Free::Tuned;

@@ -5,8 +5,9 @@ use super::posterior::{MetricName, MetricSolver};
 use super::sampler::{SamplerOptions, Samples, check_memory, follow, for_each_index, sample};
 use crate::error::{Result, check_size};
 use crate::laplace::Precision;
-use crate::map::{DifferentiableMap, MlpMap};
+use crate::map::DifferentiableMap;
 use crate::metric::{self, Batch, Evaluator, MatrixFreeOptions, Metric, SolverReport, Subsampled};
+use crate::network::NetworkMap;
 use crate::random::stream;
 use crate::target::Target;
 
@@ -42,7 +43,7 @@ fn draw_batch(total: usize, size: usize, seed: u64, index: usize) -> Result<Batc
 
 /// What all samples share.
 pub(super) struct Subsampling<'a> {
-    pub target: &'a Target<MlpMap>,
+    pub target: &'a Target<NetworkMap>,
     pub name: MetricName,
     pub batch: MetricBatch,
     pub solver: MetricSolver,
@@ -139,7 +140,7 @@ impl Subsampling<'_> {
 
 /// The metric of all data: empirical Fisher, or Fisher.
 pub(super) fn of_all_data<'a>(
-    target: &'a Target<MlpMap>,
+    target: &'a Target<NetworkMap>,
     name: MetricName,
     solver: MetricSolver,
     base: &[f64],

@@ -10,8 +10,8 @@ use crate::data::Dataset;
 use crate::error::{Error, Result};
 use crate::likelihood::{Family, Gaussian, PointBuffers};
 use crate::linalg::multiply_by_own_transpose;
-use crate::map::{DifferentiableMap, MlpMap, MlpWorkspace};
-use crate::network::Network;
+use crate::map::DifferentiableMap;
+use crate::network::{Network, NetworkMap, NetworkWorkspace};
 use crate::prior::PriorPrecision;
 
 /// Numbers in the rows of one block of data points when a curvature matrix is accumulated.
@@ -23,7 +23,7 @@ pub enum Curvature {
     /// Σₙ JₙᵀHₙJₙ at σ = 1: one matrix for all outputs (and one σ), or one for each (which may share their σ).
     Weight(Vec<Mat<f64>>),
     /// The network at its training inputs, from which rows and Gram matrices are made when needed.
-    Function(Box<MlpMap>),
+    Function(Box<NetworkMap>),
 }
 
 /// A factored posterior precision.
@@ -58,7 +58,7 @@ impl Curvature {
         let mut curvatures = vec![Mat::zeros(d, d); parts];
         let block = (BLOCK_NUMBERS / (d * p).max(1)).clamp(1, data.len());
         for inputs in data.inputs().axis_chunks_iter(Axis(0), block) {
-            let map = MlpMap::new(network.architecture().clone(), inputs)?;
+            let map = NetworkMap::new(network.architecture().clone(), inputs)?;
             for (part, curvature) in curvatures.iter_mut().enumerate() {
                 let mut workspace = unit_rows(&map, network.parameters(), family, (parts > 1).then_some(part))?;
                 let mut rows = Mat::zeros(map.n_points() * workspace.columns(), d);
@@ -71,7 +71,7 @@ impl Curvature {
 
     /// Keeps the network at its training inputs.
     pub fn function_space(network: &Network, data: &Dataset) -> Result<Self> {
-        Ok(Curvature::Function(Box::new(MlpMap::new(network.architecture().clone(), data.inputs().view())?)))
+        Ok(Curvature::Function(Box::new(NetworkMap::new(network.architecture().clone(), data.inputs().view())?)))
     }
 
     /// The number of matrices in weight space.
@@ -107,7 +107,7 @@ pub(crate) fn outputs(network: &Network, inputs: &Array2<f64>) -> Result<Array2<
     let block = (BLOCK_NUMBERS / (4 * widest)).clamp(1, inputs.nrows().max(1));
     let mut all = Array2::zeros((inputs.nrows(), p));
     for (mut target, chunk) in all.axis_chunks_iter_mut(Axis(0), block).zip(inputs.axis_chunks_iter(Axis(0), block)) {
-        let map = MlpMap::new(architecture.clone(), chunk)?;
+        let map = NetworkMap::new(architecture.clone(), chunk)?;
         let mut values = vec![0.0; map.n_points() * p];
         map.outputs(network.parameters(), &mut values, &mut map.workspace(1));
         for ((n, output), value) in target.indexed_iter_mut() {
@@ -121,7 +121,7 @@ pub(crate) fn outputs(network: &Network, inputs: &Array2<f64>) -> Result<Array2<
 }
 
 /// A workspace holding the rows J̃ = RᵀJ, whitened by the family's Fisher information.
-pub(crate) fn whitened_rows(map: &MlpMap, theta: &[f64], family: &Family) -> Result<MlpWorkspace> {
+pub(crate) fn whitened_rows(map: &NetworkMap, theta: &[f64], family: &Family) -> Result<NetworkWorkspace> {
     let (n, p) = (map.n_points(), map.n_outputs());
     let mut workspace = map.workspace(p);
     let mut outputs = vec![0.0; n * p];
@@ -136,7 +136,7 @@ pub(crate) fn whitened_rows(map: &MlpMap, theta: &[f64], family: &Family) -> Res
 }
 
 /// Rows whitened at σ = 1; with `output`, those of one output alone.
-fn unit_rows(map: &MlpMap, theta: &[f64], family: &Family, output: Option<usize>) -> Result<MlpWorkspace> {
+fn unit_rows(map: &NetworkMap, theta: &[f64], family: &Family, output: Option<usize>) -> Result<NetworkWorkspace> {
     let unit = match family {
         Family::Gaussian(_) => Family::Gaussian(Gaussian::unit()),
         other => other.clone(),
@@ -154,7 +154,7 @@ fn unit_rows(map: &MlpMap, theta: &[f64], family: &Family, output: Option<usize>
 }
 
 /// The Gram matrix of the rows at σ = 1 and prior variances `variances`, lower triangle.
-pub(crate) fn unit_gram(map: &MlpMap, theta: &[f64], family: &Family, variances: &[f64]) -> Result<Mat<f64>> {
+pub(crate) fn unit_gram(map: &NetworkMap, theta: &[f64], family: &Family, variances: &[f64]) -> Result<Mat<f64>> {
     let mut workspace = unit_rows(map, theta, family, None)?;
     let size = map.n_points() * workspace.columns();
     let mut gram = Mat::zeros(size, size);

@@ -11,9 +11,8 @@ use crate::data::Dataset;
 use crate::error::{Error, Result, check_size};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions, Hyperparameters};
 use crate::likelihood::Family;
-use crate::map::MlpMap;
 use crate::memory;
-use crate::network::Network;
+use crate::network::{Network, NetworkMap};
 use crate::prior::{Prior, PriorPrecision};
 use crate::random::stream;
 use crate::target::Target;
@@ -204,9 +203,9 @@ impl Laplace {
     }
 
     /// The posterior density that the approximation is of, as a target for metrics, samplers and optimisers.
-    pub fn target(&self, metric: &'static str) -> Result<Target<MlpMap>> {
+    pub fn target(&self, metric: &'static str) -> Result<Target<NetworkMap>> {
         let data = self.data.as_ref().ok_or(Error::NoTrainingData { metric })?;
-        let map = MlpMap::new(self.network.architecture().clone(), data.inputs().view())?;
+        let map = NetworkMap::new(self.network.architecture().clone(), data.inputs().view())?;
         let likelihood: Arc<_> = self.family.shared();
         Target::new(map, likelihood, data.targets().view(), Prior::gaussian(self.prior.clone()))
     }
@@ -271,7 +270,7 @@ fn choose(network: &Network, data: &Dataset, family: &Family, choice: SolverChoi
     let architecture = network.architecture();
     let d = architecture.n_params() as f64;
     let m = (data.len() * architecture.n_outputs()) as f64;
-    let widths: f64 = architecture.layers().iter().map(|layer| layer.outputs as f64).sum();
+    let widths: f64 = architecture.linear_layers().iter().map(|layer| layer.outputs as f64).sum();
     let workspace = data.len() as f64 * widths * (5 + architecture.n_outputs()) as f64;
     let weight = weight_space_numbers(d, curvature::sigmas(family).len() as f64);
     let function = function_space_numbers(d, m, workspace);

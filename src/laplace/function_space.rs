@@ -12,22 +12,23 @@ use rand_chacha::ChaCha8Rng;
 use super::precision::{Precision, PrecisionWorker};
 use crate::error::{Error, Result, Unsupported};
 use crate::linalg::{Cholesky, FailedPivot, dot};
-use crate::map::{DifferentiableMap, MlpMap, MlpWorkspace};
+use crate::map::DifferentiableMap;
+use crate::network::{NetworkMap, NetworkWorkspace};
 use crate::prior::PriorPrecision;
 use crate::random::fill_standard_normal;
 
 /// A network's posterior held by its layer inputs, its sensitivities and the factor of S.
 #[derive(Debug, Clone)]
 pub struct FunctionSpace {
-    map: MlpMap,
-    workspace: MlpWorkspace,
+    map: NetworkMap,
+    workspace: NetworkWorkspace,
     cholesky: Cholesky,
     prior: PriorPrecision,
 }
 
 impl FunctionSpace {
     /// Builds and factors S from a workspace in which the whitened rows J̃ have been pulled back.
-    pub fn new(map: MlpMap, mut workspace: MlpWorkspace, prior: &PriorPrecision) -> Result<Self> {
+    pub fn new(map: NetworkMap, mut workspace: NetworkWorkspace, prior: &PriorPrecision) -> Result<Self> {
         if !prior.is_proper() {
             return Err(Error::Unsupported(Unsupported::ImproperPrior));
         }
@@ -51,8 +52,8 @@ impl FunctionSpace {
     /// k − cᵀS⁻¹c with k = CA⁻¹Cᵀ and c = J̃A⁻¹Cᵀ. Cheap, and exact up to rounding relative to k.
     pub(crate) fn predictive_covariance(
         &self,
-        rows: &MlpMap,
-        rows_workspace: &mut MlpWorkspace,
+        rows: &NetworkMap,
+        rows_workspace: &mut NetworkWorkspace,
         prior_covariance: &mut Mat<f64>,
         covariance: &mut Mat<f64>,
     ) {
@@ -110,7 +111,7 @@ impl Precision for FunctionSpace {
 
 struct FunctionSpaceWorker<'a> {
     posterior: &'a FunctionSpace,
-    workspace: MlpWorkspace,
+    workspace: NetworkWorkspace,
     outputs: Vec<f64>,
     noise: Vec<f64>,
 }

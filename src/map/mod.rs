@@ -8,10 +8,8 @@
 //! `(p·K + k)·N + n`. The M = N·K rows of J̃ = RᵀJ are numbered `k·N + n`.
 
 mod explicit;
-mod mlp;
 
 pub use explicit::{Explicit, ExplicitMap, ExplicitWorkspace, SingleRow};
-pub use mlp::{MlpMap, MlpWorkspace};
 
 use faer::{Mat, MatMut};
 

@@ -81,13 +81,12 @@ impl<M: DifferentiableMap> Pullback<M> {
     /// ```
     /// use ndarray::array;
     /// use riemannian_laplace::likelihood::Gaussian;
-    /// use riemannian_laplace::map::MlpMap;
     /// use riemannian_laplace::metric::{Evaluator, MatrixFreeOptions, Pullback};
-    /// use riemannian_laplace::network::{Activation, Architecture, Network};
+    /// use riemannian_laplace::network::{Activation, Architecture, Network, NetworkMap};
     /// use riemannian_laplace::prior::PriorPrecision;
     ///
     /// let network = Network::random(Architecture::new(&[1, 3, 1], Activation::Tanh)?, 1);
-    /// let map = MlpMap::new(network.architecture().clone(), array![[-1.0], [0.5], [2.0]].view())?;
+    /// let map = NetworkMap::new(network.architecture().clone(), array![[-1.0], [0.5], [2.0]].view())?;
     /// let prior = PriorPrecision::scalar(1.0, &network.architecture().layer_params())?;
     /// let exact = Pullback::new(map, std::sync::Arc::new(Gaussian::unit()), prior);
     /// let base = network.parameters();

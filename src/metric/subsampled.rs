@@ -10,7 +10,7 @@ use rand::Rng;
 use super::{LogLikelihoods, Pullback};
 use crate::error::{Error, Result};
 use crate::likelihood::{Gaussian, Scaled};
-use crate::map::MlpMap;
+use crate::network::NetworkMap;
 use crate::target::Target;
 
 /// Some of N data points, in ascending order.
@@ -59,12 +59,12 @@ impl Batch {
 ///
 /// ```
 /// # use ndarray::array;
-/// # use riemannian_laplace::{likelihood::Gaussian, map::MlpMap, network::*, prior::*, target::Target};
+/// # use riemannian_laplace::{likelihood::Gaussian, network::*, prior::*, target::Target};
 /// use riemannian_laplace::metric::{Batch, Evaluator, Subsampled};
 /// use riemannian_laplace::random::stream;
 /// # let network = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 1);
 /// # let prior = Prior::gaussian(PriorPrecision::scalar(1.0, &[2])?);
-/// # let map = MlpMap::new(network.architecture().clone(), array![[1.0], [1.0], [1.0]].view())?;
+/// # let map = NetworkMap::new(network.architecture().clone(), array![[1.0], [1.0], [1.0]].view())?;
 /// # let observations = array![[0.0], [1.0], [2.0]];
 /// # let target = Target::new(map, std::sync::Arc::new(Gaussian::unit()), observations.view(), prior)?;
 /// // A target with three equal inputs: any one of them, counted three times, gives the metric of all.
@@ -75,24 +75,24 @@ impl Batch {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Subsampled {
-    target: Target<MlpMap>,
+    target: Target<NetworkMap>,
     scale: f64,
 }
 
 impl Subsampled {
     /// The points of the batch alone.
-    pub fn new(target: &Target<MlpMap>, batch: &Batch) -> Result<Self> {
+    pub fn new(target: &Target<NetworkMap>, batch: &Batch) -> Result<Self> {
         Ok(Self { target: target.at_points(batch.points())?, scale: batch.scale() })
     }
 
     /// A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ.
-    pub fn fisher(&self) -> Pullback<&MlpMap> {
+    pub fn fisher(&self) -> Pullback<&NetworkMap> {
         let scaled = Arc::new(Scaled::new(self.target.likelihood.clone(), self.scale));
         Pullback::new(&self.target.map, scaled, self.target.prior.precision.clone())
     }
 
     /// A + (N/|B|) Σ_{n∈B} sₙsₙᵀ with sₙ = ∇ log p(yₙ | fₙ(θ)).
-    pub fn empirical_fisher(&self) -> Pullback<LogLikelihoods<'_, MlpMap>> {
+    pub fn empirical_fisher(&self) -> Pullback<LogLikelihoods<'_, NetworkMap>> {
         let scaled = Arc::new(Scaled::new(Arc::new(Gaussian::unit()), self.scale));
         Pullback::new(LogLikelihoods::new(&self.target), scaled, self.target.prior.precision.clone())
     }

@@ -196,6 +196,19 @@ impl Activation {
             }
         }));
     }
+
+    /// Replaces the Taylor coefficients z₀, z₁ of z(t) by those of φ(z(t)), φ(z₀) and φ′z₁, and writes φ′(z₀) and its
+    /// derivative φ″z₁ along the curve. Slices of equal length.
+    pub fn replace_tangent(&self, z0: &mut [f64], z1: &mut [f64], slopes: &mut [f64], bends: &mut [f64]) {
+        debug_assert!(z0.len() == z1.len() && z0.len() == slopes.len() && z0.len() == bends.len());
+        with_jet!(*self, jet => in_whole_vectors([z0, z1, slopes, bends], #[inline(always)] |[z0, z1, slopes, bends]| {
+            for (((z0, z1), slope_out), bend_out) in z0.iter_mut().zip(z1).zip(slopes).zip(bends) {
+                let (value, slope, bend) = jet(*z0);
+                (*slope_out, *bend_out) = (slope, bend * *z1);
+                (*z0, *z1) = (value, slope * *z1);
+            }
+        }));
+    }
 }
 
 /// Runs an elementwise loop over slices of equal length, the last few entries in arrays of a vector's length: one by one

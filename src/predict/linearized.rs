@@ -6,8 +6,9 @@ use ndarray::{Array1, Array2, Array3, Axis};
 use crate::error::{Error, Result, check_size};
 use crate::laplace::curvature::Posterior;
 use crate::laplace::{FunctionSpace, Laplace, PrecisionWorker};
-use crate::map::{DifferentiableMap, MlpMap, MlpWorkspace, identity_seeds};
+use crate::map::{DifferentiableMap, identity_seeds};
 use crate::memory;
+use crate::network::{NetworkMap, NetworkWorkspace};
 
 /// Numbers in the Jacobian rows (weight space) or the workspace (function space) of one block of test points.
 const BLOCK_NUMBERS: usize = 1 << 21;
@@ -56,7 +57,7 @@ impl Laplace {
         let mean = self.outputs(inputs)?;
         let mut covariance = Array3::zeros((points, p, p));
         let d = self.network.parameters().len();
-        let widths: usize = self.network.architecture().layers().iter().map(|layer| layer.outputs).sum();
+        let widths: usize = self.network.architecture().linear_layers().iter().map(|layer| layer.outputs).sum();
         let block = match &self.posterior {
             Posterior::Weight(_) => BLOCK_NUMBERS / (d * p).max(1),
             Posterior::Function(_) => (BLOCK_NUMBERS / (widths * (4 + p)).max(1)).min(BLOCK_OUTPUTS / p),
@@ -64,7 +65,7 @@ impl Laplace {
         let block = block.clamp(1, points);
         let mut worker = self.precision().worker();
         for (start, chunk) in (0..points).step_by(block).zip(inputs.axis_chunks_iter(Axis(0), block)) {
-            let map = MlpMap::new(self.network.architecture().clone(), chunk)?;
+            let map = NetworkMap::new(self.network.architecture().clone(), chunk)?;
             let mut workspace = self.jacobian_rows(&map);
             match &self.posterior {
                 Posterior::Weight(_) => {
@@ -93,7 +94,7 @@ impl Laplace {
         let numbers = (size * size) as f64 * 2.0 + (size * d) as f64 * 2.0;
         memory::check("the joint predictive covariance", numbers, "predict fewer points at a time")?;
         let mean = self.outputs(inputs)?;
-        let map = MlpMap::new(self.network.architecture().clone(), inputs.view())?;
+        let map = NetworkMap::new(self.network.architecture().clone(), inputs.view())?;
         let mut workspace = self.jacobian_rows(&map);
         let mut rows = Mat::zeros(size, d);
         map.rows(&mut workspace, rows.as_mut());
@@ -116,7 +117,7 @@ impl Laplace {
     }
 
     /// The Jacobian of the raw outputs, pulled back.
-    fn jacobian_rows(&self, map: &MlpMap) -> MlpWorkspace {
+    fn jacobian_rows(&self, map: &NetworkMap) -> NetworkWorkspace {
         let (n, p) = (map.n_points(), map.n_outputs());
         let mut workspace = map.workspace(p);
         let theta = self.network.parameters();
@@ -130,8 +131,8 @@ impl Laplace {
         &self,
         posterior: &FunctionSpace,
         worker: &mut (dyn PrecisionWorker + Send),
-        map: &MlpMap,
-        workspace: &mut MlpWorkspace,
+        map: &NetworkMap,
+        workspace: &mut NetworkWorkspace,
         start: usize,
         covariance: &mut Array3<f64>,
     ) -> Result<()> {
@@ -144,7 +145,7 @@ impl Laplace {
             let exact = (0..p).all(|o| joint[(at(o), at(o))] >= CANCELLATION * prior[(at(o), at(o))]);
             let mut block = Mat::from_fn(p, p, |i, j| joint[(at(i), at(j))]);
             if !exact {
-                let one = MlpMap::new(map.architecture().clone(), map.input(n).view())?;
+                let one = NetworkMap::new(map.architecture().clone(), map.input(n).view())?;
                 let mut rows = Mat::zeros(p, one.n_params());
                 one.rows(&mut self.jacobian_rows(&one), rows.as_mut());
                 worker.covariance(rows.as_ref(), block.as_mut());

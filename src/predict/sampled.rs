@@ -9,9 +9,9 @@ use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
 use crate::likelihood::Family;
-use crate::map::{DifferentiableMap, MlpMap};
+use crate::map::DifferentiableMap;
 use crate::memory;
-use crate::network::Architecture;
+use crate::network::{Architecture, NetworkMap};
 
 /// The raw outputs of S sampled networks at T test points.
 ///
@@ -51,7 +51,7 @@ impl SampledPredictive {
             return Err(Error::NoRows { what: "the samples".to_string() });
         }
         let (samples, points, p) = (weights.nrows(), inputs.nrows(), architecture.n_outputs());
-        let map = MlpMap::new(architecture.clone(), inputs.view())?;
+        let map = NetworkMap::new(architecture.clone(), inputs.view())?;
         let numbers = (samples * points * p) as f64 + map.workspace_size(1) * rayon::current_num_threads() as f64;
         memory::check("the sampled predictions", numbers, "predict fewer points at a time, or with fewer samples")?;
         let rows: Vec<Vec<f64>> = weights.rows().into_iter().map(|row| row.to_vec()).collect();

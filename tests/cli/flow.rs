@@ -120,7 +120,7 @@ fn classes_with_every_link() {
     folder.ok(&format!("train {data} --likelihood categorical --classes 5 --epochs 2 --out five.safetensors"));
     let five = Network::load(&folder.path("five.safetensors"), None).expect("a network");
     assert_eq!(five.architecture().sizes(), [1, 5]);
-    assert_eq!(five.architecture().activation(), Activation::Identity);
+    assert_eq!(five.architecture().activation(), Some(Activation::Identity));
 }
 
 #[test]

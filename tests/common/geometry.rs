@@ -8,8 +8,7 @@ use ndarray::{Array2, ArrayView2};
 use riemannian_laplace::data::{Dataset, Table};
 use riemannian_laplace::laplace::{FitOptions, Laplace};
 use riemannian_laplace::likelihood::{Bernoulli, Categorical, Family, Gaussian, Likelihood, Poisson};
-use riemannian_laplace::map::MlpMap;
-use riemannian_laplace::network::{Activation, Architecture, Network};
+use riemannian_laplace::network::{Activation, Architecture, Network, NetworkMap};
 use riemannian_laplace::prior::{Prior, PriorPrecision};
 use riemannian_laplace::target::Target;
 use riemannian_laplace::tensors::{Tensor, TensorFile};
@@ -110,13 +109,13 @@ pub fn random_target(
     likelihood: Arc<dyn Likelihood>,
     points: usize,
     seed: u64,
-) -> (Target<MlpMap>, Vec<f64>) {
+) -> (Target<NetworkMap>, Vec<f64>) {
     let architecture = Architecture::new(sizes, activation).unwrap();
     let inputs = normal_matrix(points, sizes[0], seed);
     let targets = plausible_targets(&*likelihood, points, architecture.n_outputs(), seed + 1);
     let theta: Vec<f64> = normal_vector(architecture.n_params(), seed + 2).iter().map(|value| 0.7 * value).collect();
     let prior = PriorPrecision::scalar(0.6, &architecture.layer_params()).unwrap();
-    let map = MlpMap::new(architecture, inputs.view()).unwrap();
+    let map = NetworkMap::new(architecture, inputs.view()).unwrap();
     (Target::new(map, likelihood, targets.view(), Prior::gaussian(prior)).unwrap(), theta)
 }
 

@@ -33,7 +33,7 @@ pub fn normal_matrix(rows: usize, columns: usize, seed: u64) -> Array2<f64> {
 /// A network with normal weights of variance 1/inputs and small biases, so that units are neither dead nor saturated.
 pub fn random_network(architecture: Architecture, seed: u64) -> Network {
     let mut theta = normal_vector(architecture.n_params(), seed);
-    for layer in architecture.layers() {
+    for layer in architecture.linear_layers() {
         let (weights, biases) = theta[layer.range()].split_at_mut(layer.n_weights());
         weights.iter_mut().for_each(|value| *value /= (layer.inputs as f64).sqrt());
         biases.iter_mut().for_each(|value| *value *= 0.3);
@@ -90,9 +90,10 @@ pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2
 pub fn layer_sums(architecture: &Architecture, theta: &[f64], input: &[f64]) -> Vec<Vec<f64>> {
     let mut sums: Vec<Vec<f64>> = Vec::new();
     let mut offset = 0;
-    for layer in architecture.layers() {
+    let activation = architecture.activation().expect("a plain multilayer perceptron");
+    for layer in architecture.linear_layers() {
         let hidden: Vec<f64> = match sums.last() {
-            Some(before) => before.iter().map(|z| architecture.activation().value(*z)).collect(),
+            Some(before) => before.iter().map(|z| activation.value(*z)).collect(),
             None => input.to_vec(),
         };
         let bias = offset + layer.inputs * layer.outputs;
