@@ -2,6 +2,8 @@
 
 use faer::{Mat, MatMut};
 
+use crate::linalg::column_slice_mut;
+
 /// The memory of one layer between its verbs, at N points with M rows.
 ///
 /// Elementwise layers work in place: their outputs and sensitivities are in the tape of the layer before them, and
@@ -45,7 +47,8 @@ impl Kept {
 /// Buffers of the verbs that only read the tapes, one for each thread that calls them.
 #[derive(Debug, Clone)]
 pub struct Scratch {
-    numbers: Vec<f64>,
+    /// One column, which faer aligns for vector loads.
+    numbers: Mat<f64>,
     /// N × N products of layer inputs and of sensitivities; empty until a Gram matrix is first asked for.
     input_products: Mat<f64>,
     sensitivity_products: Mat<f64>,
@@ -60,16 +63,16 @@ impl Default for Scratch {
 impl Scratch {
     /// Buffers with room for so many numbers; they grow when needed.
     pub fn new(numbers: usize) -> Self {
-        Self { numbers: vec![0.0; numbers], input_products: Mat::new(), sensitivity_products: Mat::new() }
+        Self { numbers: Mat::zeros(numbers, 1), input_products: Mat::new(), sensitivity_products: Mat::new() }
     }
 
     /// A matrix of any contents.
     pub fn matrix(&mut self, rows: usize, columns: usize) -> MatMut<'_, f64> {
         let size = rows * columns;
-        if self.numbers.len() < size {
-            self.numbers.resize(size, 0.0);
+        if self.numbers.nrows() < size {
+            self.numbers = Mat::zeros(size, 1);
         }
-        MatMut::from_column_major_slice_mut(&mut self.numbers[..size], rows, columns)
+        MatMut::from_column_major_slice_mut(&mut column_slice_mut(self.numbers.col_mut(0))[..size], rows, columns)
     }
 
     /// Two matrices of any contents.
