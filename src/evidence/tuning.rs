@@ -177,8 +177,13 @@ impl<'a> Problem<'a> {
         let scatter = if alpha.len() == 1 {
             vec![dot(theta, theta)]
         } else {
-            let square = |layer: &crate::network::LinearPlace| dot(&theta[layer.range()], &theta[layer.range()]);
-            laplace.network.architecture().linear_layers().iter().map(square).collect()
+            let mut rest = theta;
+            let square = |count: usize| {
+                let (group, others) = rest.split_at(count);
+                rest = others;
+                dot(group, group)
+            };
+            laplace.network.architecture().layer_params().into_iter().map(square).collect()
         };
         let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
         let tune_alpha = options.prior == Free::Tuned;
