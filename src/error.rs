@@ -120,15 +120,124 @@ pub enum Error {
         problem: String,
     },
     /// A CSV file without a column that was asked for.
-    #[error("{path}: no column `{column}`; the columns are {available}", path = .path.display())]
+    #[error("{path}: no column `{column}`; {available}", path = .path.display())]
     MissingColumn {
         /// The file.
         path: PathBuf,
         /// The column that was asked for.
         column: String,
-        /// The columns there are.
+        /// The columns there are or, of many, those with the nearest names.
         available: String,
     },
+    /// A CSV file with a column that the model does not know.
+    #[error("{path}: the column `{column}` is neither an input nor a target of the model; remove it, or ignore it by name", path = .path.display())]
+    UnknownColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+    },
+    /// A CSV cell without contents.
+    #[error("{path}: line {line}, column `{column}`: the cell is empty; fill it in, ignore the column, or drop the rows with empty cells", path = .path.display())]
+    EmptyCell {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+    },
+    /// Class labels that are partly numbers and partly words.
+    #[error("{path}: the labels are words (`{word}`, line {word_line}) and numbers ({number}, line {number_line}); use one kind", path = .path.display())]
+    MixedLabels {
+        /// The file.
+        path: PathBuf,
+        /// A label that is a word.
+        word: String,
+        /// Its line, counting from 1.
+        word_line: u64,
+        /// A label that is a number.
+        number: f64,
+        /// Its line, counting from 1.
+        number_line: u64,
+    },
+    /// A class label that did not occur when the classes were named.
+    #[error("{path}: line {line}, column `{column}`: `{label}` is not one of the classes {classes}", path = .path.display())]
+    UnknownClass {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// The label.
+        label: String,
+        /// The classes that are known.
+        classes: String,
+    },
+    /// A name that must be unique and is not.
+    #[error("the {what} `{name}` appears twice")]
+    DuplicateName {
+        /// What is named: a column, a class.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A column or a class without a name.
+    #[error("{what} {index} has no name")]
+    EmptyName {
+        /// What has no name: a column, a class.
+        what: &'static str,
+        /// Which one, counting from 1.
+        index: usize,
+    },
+    /// A mean or a scale with which a column cannot be standardised.
+    #[error("the {what} of column {column} is {value}; it must be {requirement}")]
+    Standardization {
+        /// The mean or the scale.
+        what: &'static str,
+        /// The column, counting from 1.
+        column: usize,
+        /// The value.
+        value: f64,
+        /// What it must be.
+        requirement: &'static str,
+    },
+    /// A scaling of targets that are classes.
+    #[error("the targets are classes, which cannot be standardised; leave out the scaling of the targets")]
+    ScaledClasses,
+    /// Data that are standardised already.
+    #[error("the data set is standardised already; standardise the original one")]
+    AlreadyScaled,
+    /// A file that does not hold a scaling.
+    #[error("{path}: not a valid scaling: {problem}; expected {{\"inputs\": {{\"mean\": […], \"scale\": […]}}, \"targets\": {{…}}}}", path = .path.display())]
+    ScalingFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Rows that a data set does not have.
+    #[error("rows {start}..{end} were asked for; the data set has rows 0..{n_rows}")]
+    Rows {
+        /// The first row asked for.
+        start: usize,
+        /// The row after the last one asked for.
+        end: usize,
+        /// How many rows there are.
+        n_rows: usize,
+    },
+    /// A row that a data set does not have.
+    #[error("row {row} was asked for; the data set has {n_rows} rows, counting from 0")]
+    Row {
+        /// The row asked for.
+        row: usize,
+        /// How many rows there are.
+        n_rows: usize,
+    },
+    /// Batches of no rows.
+    #[error("a batch of at most 0 rows was asked for; it takes at least 1")]
+    EmptyBatch,
     /// A CSV cell that is not a finite number.
     #[error("{path}: line {line}, column `{column}`: `{text}` is not a finite number", path = .path.display())]
     Cell {

@@ -3,8 +3,8 @@
 use clap::Args;
 use riemannian_laplace::evaluate::Scores;
 
-use super::arguments::DataArgs;
 use super::console::Console;
+use super::data::DataArgs;
 use super::failure::Failure;
 use super::method::MethodArgs;
 use super::output::{Summary, print, print_json, short};
@@ -42,8 +42,8 @@ Example, the network alone against 500 sampled networks:
 /// Runs the command.
 pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_scorable()?;
-    let data = args.data.read()?;
     let laplace = args.posterior.load(console)?;
+    let data = args.data.read_for_posterior(&laplace, console)?;
     let family = laplace.family();
     data.check_against(laplace.network().architecture(), family.likelihood())?;
     let predictive = args.method.predictive(&laplace, data.dataset.inputs(), console)?;

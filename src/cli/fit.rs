@@ -11,10 +11,12 @@ use riemannian_laplace::likelihood::Family;
 use riemannian_laplace::network::{Activation, Network};
 use serde::Serialize;
 
-use super::arguments::{self, DataArgs, LikelihoodName};
+use super::arguments::{self, LikelihoodName};
 use super::console::Console;
+use super::data::DataArgs;
 use super::failure::Failure;
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
+use super::scaling::ScalingArgs;
 
 /// Fit the Laplace posterior of a trained network over all its weights
 #[derive(Debug, Args)]
@@ -25,6 +27,8 @@ pub struct FitArgs {
     model: PathBuf,
     #[command(flatten)]
     data: DataArgs,
+    #[command(flatten)]
+    scaling: ScalingArgs,
     /// The distribution of the targets
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
@@ -145,7 +149,9 @@ impl From<&[f64]> for OneOrMany {
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let solver = solver(args)?;
     let family = family(args)?;
-    let out = OutputFile::at(&args.out, &[&args.model, &args.data.data])?;
+    let mut inputs = vec![args.model.as_path(), args.data.data.as_path()];
+    inputs.extend(args.scaling.scaling.as_deref());
+    let out = OutputFile::at(&args.out, &inputs)?;
     let network = load_network(args, console)?;
     let architecture = network.architecture();
     family
@@ -161,10 +167,10 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
             args.model.display(),
         )));
     }
-    let data = args.data.read()?;
+    let data = args.scaling.read(&args.data, &args.model, args.likelihood, console)?;
     data.check_against(architecture, family.likelihood())?;
     if family.sigma().is_some() && args.sigma.is_empty() && !args.optimize {
-        console.note("sigma is 1, for want of --sigma or --optimize");
+        console.note("sigma is 1: neither --sigma nor --optimize was given");
     }
 
     let began = Instant::now();

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod console;
+mod data;
 mod evaluate;
 mod exp;
 mod failure;
@@ -13,6 +14,7 @@ mod output;
 mod posterior;
 mod predict;
 mod sample;
+mod scaling;
 mod train;
 
 use std::process::ExitCode;

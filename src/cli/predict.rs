@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ndarray::{Array2, Axis};
-use riemannian_laplace::data::Table;
-use riemannian_laplace::laplace::Laplace;
 use riemannian_laplace::likelihood::Family;
 use riemannian_laplace::predict::{LatentGaussian, Prediction};
 
-use super::arguments;
 use super::console::Console;
+use super::data::LeaveOutArgs;
 use super::failure::Failure;
 use super::method::{MethodArgs, Predictive};
 use super::output::{Columns, OutputFile, counted, print};
@@ -25,9 +23,11 @@ pub struct PredictArgs {
     /// The inputs: CSV with a header, columns in the order of the training data's inputs
     #[arg(long, value_name = "CSV")]
     inputs: PathBuf,
-    /// Columns of the file that are no inputs, separated by commas
+    /// Columns of the file that are not inputs, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     target: Vec<String>,
+    #[command(flatten)]
+    leave_out: LeaveOutArgs,
     #[command(flatten)]
     method: MethodArgs,
     /// Where to write the predictions (CSV, one row an input row) [default: standard output]
@@ -57,9 +57,8 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
         Some(path) if path != Path::new("-") => Some(OutputFile::at(path, &[&args.posterior.posterior, &args.inputs])?),
         _ => None,
     };
-    let table = Table::read(&args.inputs)?;
     let laplace = args.posterior.load(console)?;
-    let inputs = inputs(args, &table, &laplace)?;
+    let inputs = args.leave_out.inputs_for_posterior(&args.inputs, &args.target, &laplace, console)?;
     let predictive = args.method.predictive(&laplace, &inputs, console)?;
     let (covariances, prediction);
     let columns = match &predictive {
@@ -89,26 +88,6 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
         }
         None => print(&columns.to_csv()),
     }
-}
-
-/// The input columns, as many as the network has.
-fn inputs(args: &PredictArgs, table: &Table, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
-    arguments::refuse_twice(&args.target)?;
-    for name in &args.target {
-        table.column(name)?;
-    }
-    let inputs = table.inputs(&args.target);
-    let expected = laplace.network().architecture().n_inputs();
-    if inputs.ncols() != expected {
-        return Err(Failure::Usage(format!(
-            "{}: the network has {}, the file {} ({}); leave out columns that are no inputs with --target",
-            args.inputs.display(),
-            counted(expected, "input"),
-            counted(inputs.ncols(), "input column"),
-            arguments::input_names(table, &args.target),
-        )));
-    }
-    Ok(inputs)
 }
 
 /// Adds one column an output, with a suffix when there are several.
