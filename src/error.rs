@@ -171,9 +171,9 @@ pub enum Error {
         /// The column's name.
         column: String,
         /// The label.
-        label: String,
+        label: Box<str>,
         /// The classes that are known.
-        classes: String,
+        classes: Box<str>,
     },
     /// A name that must be unique and is not.
     #[error("the {what} `{name}` appears twice")]

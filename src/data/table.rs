@@ -75,8 +75,8 @@ impl Table {
 
     /// The named columns as targets and all others, in order, as inputs; every cell must be a number.
     pub fn dataset(&self, targets: &[String]) -> Result<Dataset> {
-        let (inputs, targets) = self.split(targets)?;
         self.refuse_words(&(0..self.columns.len()).collect::<Vec<_>>())?;
+        let (inputs, targets) = self.split(targets)?;
         let schema = Schema::new(self.names(&inputs), self.names(&targets))?;
         Dataset::new(self.numbers(&inputs)?, self.numbers(&targets)?)?.with_schema(schema)
     }
@@ -111,13 +111,14 @@ impl Table {
     /// among the schema's classes, when it has any. (In the original units: [`Schema::without_scaling`].)
     pub fn dataset_for(&self, schema: &Schema) -> Result<Dataset> {
         let positions = self.positions();
-        let (inputs, targets) = (self.find(&positions, schema.inputs())?, self.find(&positions, schema.targets())?);
+        let inputs = self.numbers(&self.find(&positions, schema.inputs())?)?;
+        let targets = self.find(&positions, schema.targets())?;
         self.refuse_unknown(schema)?;
         let labels = match schema.classes() {
             Some(classes) => self.class_indices(&targets, classes)?,
             None => self.numbers(&targets)?,
         };
-        let inputs = schema.scale_inputs(self.numbers(&inputs)?.view())?;
+        let inputs = schema.scale_inputs(inputs.view())?;
         Dataset::new(inputs, schema.scale_targets(labels.view())?)?.with_schema(schema.clone())
     }
 
@@ -231,8 +232,8 @@ impl Table {
                     path: self.path.clone(),
                     line: self.line(row),
                     column: self.names(&[column]).concat(),
-                    label: text.to_string(),
-                    classes: list_names(classes).into_owned(),
+                    label: text.as_ref().into(),
+                    classes: list_names(classes).as_ref().into(),
                 })?;
                 *label = *found as f64;
             }
