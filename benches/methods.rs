@@ -4,7 +4,7 @@
 //! Problems are `complete-raw`, `gap-raw`, `complete-std` and `gap-std` (Snelson's data and the networks that are kept
 //! with them), and a width W for a network 1-W-W-1 that is trained here on a sine; separate them by commas.
 //!
-//! For each method and tolerance: the mean number of evaluations at this tolerance; the median and the largest drift of
+//! For each integrator and tolerance: the mean number of evaluations at this tolerance; the median and the largest drift of
 //! vᵀGv; the median and the largest error of the network's outputs at the data in units of σ, against `dop853` at 1e-10;
 //! and the mean number of evaluations until the drift is at most 1e-3 when refinement starts from this tolerance.
 
@@ -19,7 +19,7 @@ use riemannian_laplace::likelihood::Family;
 use riemannian_laplace::map::{DifferentiableMap, MlpMap};
 use riemannian_laplace::metric::{self, Metric};
 use riemannian_laplace::network::{Activation, Architecture, Network, TrainingOptions, train};
-use riemannian_laplace::ode::Method;
+use riemannian_laplace::ode::Integrator;
 use riemannian_laplace::target::Target;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -80,22 +80,22 @@ impl Problem {
     }
 
     /// Follows every geodesic at a relative tolerance.
-    fn follow(&self, metric: &dyn Metric, method: Method, rtol: f64) -> Outcome<Vec<Geodesic>> {
+    fn follow(&self, metric: &dyn Metric, integrator: Integrator, rtol: f64) -> Outcome<Vec<Geodesic>> {
         let options =
-            GeodesicOptions { method, max_steps: 100_000, ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol) };
+            GeodesicOptions { integrator, max_steps: 100_000, ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol) };
         let mut exponential = ExponentialMap::new(metric, options)?;
         let rows = self.velocities.rows();
         rows.into_iter().map(|velocity| Ok(exponential.map(&self.base, &velocity.to_vec())?)).collect()
     }
 
     /// The mean number of evaluations until a geodesic is certified, from a first relative tolerance.
-    fn certify(&self, metric: &dyn Metric, method: Method, rtol: f64) -> Outcome<f64> {
+    fn certify(&self, metric: &dyn Metric, integrator: Integrator, rtol: f64) -> Outcome<f64> {
         let mut evaluations = 0;
         for velocity in self.velocities.rows() {
             let mut rtol = rtol;
             for _ in 0..7 {
                 let options = GeodesicOptions {
-                    method,
+                    integrator,
                     max_steps: 100_000,
                     ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol)
                 };
@@ -118,11 +118,11 @@ impl Problem {
     }
 
     fn report(&self, metric: &dyn Metric) -> Outcome {
-        let exact = self.follow(metric, Method::Dop853, 1e-10)?;
+        let exact = self.follow(metric, Integrator::Dop853, 1e-10)?;
         let exact: Vec<Vec<f64>> = exact.iter().map(|geodesic| self.outputs(&geodesic.theta)).collect();
-        for method in Method::ALL {
+        for integrator in Integrator::ALL {
             for rtol in [1e-2, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5] {
-                let geodesics = self.follow(metric, method, rtol)?;
+                let geodesics = self.follow(metric, integrator, rtol)?;
                 let total: usize = geodesics.iter().map(|geodesic| geodesic.evaluations).sum();
                 let mut drifts: Vec<f64> = geodesics.iter().map(|geodesic| geodesic.drift).collect();
                 let mut errors: Vec<f64> = geodesics
@@ -138,7 +138,7 @@ impl Problem {
                 errors.sort_by(f64::total_cmp);
                 let last = drifts.len() - 1;
                 println!(
-                    "{:>12}  {:>6}  {method:>6}  {rtol:>6.0e}  {:>6.0}  {:>8.1e} {:>8.1e}  {:>8.1e} {:>8.1e}  {:>9.0}",
+                    "{:>12}  {:>6}  {integrator:>6}  {rtol:>6.0e}  {:>6.0}  {:>8.1e} {:>8.1e}  {:>8.1e} {:>8.1e}  {:>9.0}",
                     self.name,
                     self.base.len(),
                     total as f64 / drifts.len() as f64,
@@ -146,7 +146,7 @@ impl Problem {
                     drifts[last],
                     errors[last / 2],
                     errors[last],
-                    self.certify(metric, method, rtol)?
+                    self.certify(metric, integrator, rtol)?
                 );
             }
         }

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use crate::evidence::AtBound;
+use crate::geodesic::{JoinError, MetricName, UnknownMetric};
 use crate::likelihood::TargetError;
 use crate::memory::gigabytes;
 use crate::network::UnknownActivation;
+use crate::ode::InvalidOptions;
 use crate::optimize::OptimizeError;
 
 /// What went wrong, where, and what to do about it.
@@ -71,6 +73,20 @@ pub enum Error {
         index: usize,
         /// The value there.
         value: f64,
+    },
+    /// A tensor that holds a number without a meaning.
+    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; it must be {requirement}", path = .path.display())]
+    TensorValue {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Where, counting in row-major order.
+        index: usize,
+        /// The value there.
+        value: f64,
+        /// What it must be.
+        requirement: &'static str,
     },
     /// Tensor names that are not those of a sequence of linear layers.
     #[error("{path}: tensor `{tensor}` is not named like a layer; expected `<number>.weight` or `<number>.bias`, with an optional common prefix", path = .path.display())]
@@ -198,6 +214,33 @@ pub enum Error {
         /// What it must be.
         requirement: &'static str,
     },
+    /// Settings that no integrator can work with.
+    #[error(transparent)]
+    Integration(#[from] InvalidOptions),
+    /// A drift that no geodesic can be refined to.
+    #[error(
+        "the drift target is {target} in {attempts} attempts; it must be positive and finite, with at least one attempt"
+    )]
+    DriftTarget {
+        /// The largest drift accepted.
+        target: f64,
+        /// The most integrations for one geodesic.
+        attempts: usize,
+    },
+    /// A range of samples that ends before it starts.
+    #[error("the range of samples {start}..{end} ends before it starts")]
+    BackwardRange {
+        /// Its first sample.
+        start: usize,
+        /// The sample after its last.
+        end: usize,
+    },
+    /// Parts of samples that do not fit together.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// A metric that does not exist.
+    #[error(transparent)]
+    UnknownMetric(#[from] UnknownMetric),
     /// A matrix that should be positive definite and is not.
     #[error("{matrix} ({size} × {size}) is not positive definite: pivot {pivot} fails; {advice}")]
     NotPositiveDefinite {
@@ -254,7 +297,7 @@ pub enum Error {
     },
     /// A Riemannian metric was asked of a posterior that holds no training data.
     #[error(
-        "this posterior was saved without its training data, which the {metric} metric needs; fit again without `--without-data`"
+        "this posterior was saved without its training data, which the {metric} metric needs; fit again and save them with it"
     )]
     NoTrainingData {
         /// The metric.
@@ -262,7 +305,7 @@ pub enum Error {
     },
     /// Not one of the geodesics asked for could be finished.
     #[error(
-        "none of the {requested} samples reached its end; raise `--max-steps`, loosen the tolerances, or check the prior precision and sigma"
+        "none of the {requested} samples reached its end; raise the step limit, loosen the tolerances, or check the prior precision and sigma"
     )]
     NoSamples {
         /// How many were asked for.
@@ -295,6 +338,9 @@ pub enum Error {
     /// A combination of options that has no meaning.
     #[error("{0}")]
     Unsupported(Unsupported),
+    /// Whoever waited for the work cancelled it.
+    #[error("the work was cancelled")]
+    Cancelled,
     /// A minimisation that cannot be carried out as asked.
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
@@ -329,13 +375,23 @@ pub enum Unsupported {
     ImproperMatrixFree,
     /// A metric that is not made of data points one by one.
     #[error(
-        "{what} applies to the Fisher and empirical Fisher metrics; leave it out with the {metric} metric, which is cheap without"
+        "{what} applies to these metrics: {metrics}; leave it out with the {metric} metric, which is cheap without"
     )]
     MetricOption {
         /// What was asked for.
         what: &'static str,
+        /// The metrics to which it applies.
+        metrics: String,
         /// The metric.
-        metric: &'static str,
+        metric: MetricName,
+    },
+    /// A way to sample that is not a metric with an exponential and a logarithmic map.
+    #[error("the {metric} metric is for sampling only; the exponential and the logarithmic map take {metrics}")]
+    NoMaps {
+        /// The metric.
+        metric: MetricName,
+        /// The metrics that have these maps.
+        metrics: String,
     },
     /// The evidence needs a proper prior.
     #[error("the log marginal likelihood is defined for a positive prior precision only")]
@@ -352,7 +408,8 @@ impl Error {
         }
         !matches!(
             self,
-            Error::NotPositiveDefinite { .. }
+            Error::Cancelled
+                | Error::NotPositiveDefinite { .. }
                 | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
                 | Error::Memory { .. }

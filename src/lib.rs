@@ -43,6 +43,7 @@ pub mod optimize;
 pub mod predict;
 pub mod prior;
 pub mod problems;
+pub mod progress;
 pub mod random;
 #[cfg(feature = "reference")]
 pub mod reference;

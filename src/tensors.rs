@@ -48,6 +48,19 @@ impl TensorFile {
 
     /// As [`read`](Self::read), of the tensors whose name is wanted; the others may be of any type.
     pub fn read_where(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Self> {
+        Self::read_as(path, wanted, to_f64)
+    }
+
+    /// As [`read`](Self::read), with integers (I64) as well, and numbers that are not finite: the caller checks them.
+    pub fn read_numbers(path: &Path) -> Result<Self> {
+        Self::read_as(path, |_| true, to_numbers)
+    }
+
+    fn read_as(
+        path: &Path,
+        wanted: impl Fn(&str) -> bool,
+        convert: fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
+    ) -> Result<Self> {
         let length = std::fs::metadata(path).map_err(Error::io(path))?.len();
         memory::check(&format!("reading {}", path.display()), length as f64 / 4.0, "raise `--max-memory`")?;
         let bytes = std::fs::read(path).map_err(Error::io(path))?;
@@ -60,7 +73,7 @@ impl TensorFile {
         let metadata = header.metadata().clone().unwrap_or_default();
         let mut tensors = BTreeMap::new();
         for (name, view) in file.iter().filter(|(name, _)| wanted(name)) {
-            tensors.insert(name.to_string(), to_f64(path, name, &view)?);
+            tensors.insert(name.to_string(), convert(path, name, &view)?);
         }
         let names = file.names().into_iter().map(ToString::to_string).collect();
         Ok(Self { tensors, metadata, names })
@@ -161,21 +174,29 @@ fn describe(error: &safetensors::SafeTensorError, length: u64) -> String {
 }
 
 fn to_f64(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
+    if view.dtype() == Dtype::I64 {
+        return Err(wrong_dtype(path, name, view));
+    }
+    let tensor = to_numbers(path, name, view)?;
+    if let Some((index, &value)) = tensor.values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
+        return Err(Error::TensorNotFinite { path: path.to_path_buf(), tensor: name.to_string(), index, value });
+    }
+    Ok(tensor)
+}
+
+fn wrong_dtype(path: &Path, name: &str, view: &TensorView<'_>) -> Error {
+    let dtype = format!("{:?}", view.dtype());
+    Error::TensorDtype { path: path.to_path_buf(), tensor: name.to_string(), dtype }
+}
+
+fn to_numbers(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
     let data = view.data();
     let values: Vec<f64> = match view.dtype() {
         Dtype::F64 => data.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect(),
         Dtype::F32 => data.as_chunks::<4>().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect(),
-        other => {
-            return Err(Error::TensorDtype {
-                path: path.to_path_buf(),
-                tensor: name.to_string(),
-                dtype: format!("{other:?}"),
-            });
-        }
+        Dtype::I64 => data.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64).collect(),
+        _ => return Err(wrong_dtype(path, name, view)),
     };
-    if let Some((index, &value)) = values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
-        return Err(Error::TensorNotFinite { path: path.to_path_buf(), tensor: name.to_string(), index, value });
-    }
     Ok(Tensor { shape: view.shape().to_vec(), values })
 }
 

@@ -59,7 +59,7 @@ fn distances<M: DifferentiableMap>(
     reference: ArrayView2<'_, f64>,
 ) -> Spread {
     let score = |repeat| {
-        let drawn = placement.draw(target, method, samples, seed + repeat, &|| ()).unwrap();
+        let drawn = placement.draw(target, method, samples, seed + repeat, &()).unwrap();
         let score = Score::of(&drawn, 0.0, reference).unwrap();
         assert_eq!(score.failed, 0, "{method:?}");
         score.distance

@@ -16,12 +16,12 @@ use riemannian_laplace::likelihood::Gaussian;
 use riemannian_laplace::linalg::norm;
 use riemannian_laplace::metric::{self, Metric};
 use riemannian_laplace::network::Activation;
-use riemannian_laplace::ode::{Method, Status};
+use riemannian_laplace::ode::{Integrator, Status};
 use riemannian_laplace::prior::PriorPrecision;
 use riemannian_laplace::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
 
 fn tight() -> GeodesicOptions {
-    GeodesicOptions { method: Method::Dop853, ..GeodesicOptions::with_tolerances(1e-10, 1e-12) }
+    GeodesicOptions { integrator: Integrator::Dop853, ..GeodesicOptions::with_tolerances(1e-10, 1e-12) }
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn monge_with_logarithm_gives_the_euclidean_sample_back_for_a_gaussian() {
         let fisher = metric::fisher(&target);
         let precision = fisher.at(&base).unwrap();
         let (monge, logarithm) = (metric::monge(&target), GaussianLogarithm::new(&precision).unwrap());
-        let options = SamplerOptions { samples: 6, seed: 3, geodesic: tight() };
-        let samples = sample_monge_log(&monge, &logarithm, &base, &precision, &options, &|| ()).unwrap();
+        let options = SamplerOptions { range: 0..6, seed: 3, geodesic: tight() };
+        let samples = sample_monge_log(&monge, &logarithm, &base, &precision, &options, &()).unwrap();
         assert_eq!(samples.failed(), 0);
         let euclidean = metric::euclidean(size);
-        let straight = riemannian_laplace::geodesic::sample(&euclidean, &base, &precision, &options, &|| ()).unwrap();
+        let straight = riemannian_laplace::geodesic::sample(&euclidean, &base, &precision, &options, &()).unwrap();
         let error = relative_error(&samples.theta, &straight.theta);
         assert!(error < 1e-6, "D = {size}: {error:e}");
     }

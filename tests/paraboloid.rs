@@ -10,7 +10,7 @@ use riemannian_laplace::geodesic::{
 };
 use riemannian_laplace::laplace::{Precision, WeightSpace};
 use riemannian_laplace::metric;
-use riemannian_laplace::ode::Method;
+use riemannian_laplace::ode::Integrator;
 use riemannian_laplace::prior::PriorPrecision;
 
 /// A random orthogonal matrix.
@@ -62,7 +62,7 @@ fn geodesics_of_the_general_metric_end_where_the_logarithm_says() {
         let base = vec![0.0; size];
         let general = metric::gaussian_monge(&precision, &base);
         let options = GeodesicOptions {
-            method: Method::Dop853,
+            integrator: Integrator::Dop853,
             max_steps: 100_000,
             ..GeodesicOptions::with_tolerances(1e-12, 1e-15)
         };

@@ -16,7 +16,7 @@ use riemannian_laplace::reference::NutsOptions;
 const SAMPLES: usize = 100;
 
 fn run(task: &Task, method: Method) -> Run {
-    task.run(method, SAMPLES, 0, &|| ()).unwrap().0
+    task.run(method, SAMPLES, 0, &()).unwrap().0
 }
 
 /// RLA-F is certified, within the bounds, and far better than the Gaussian in weight space.

@@ -172,9 +172,9 @@ pub fn measure(
     }
     forget_peak();
     let samples = (0.1 * budget.seconds / guess).clamp(1.0, 10.0) as usize;
-    let options = SamplerOptions { samples, seed: 3, geodesic };
+    let options = SamplerOptions { range: 0..samples, seed: 3, geodesic };
     let start = Instant::now();
-    let drawn = sample(&*metric, network.parameters(), posterior.precision(), &options, &|| ())?;
+    let drawn = sample(&*metric, network.parameters(), posterior.precision(), &options, &())?;
     let seconds = start.elapsed().as_secs_f64() / samples as f64;
     // Where all samples met the step limit there is nothing to predict with.
     let residual = match drawn.failed() < samples {

@@ -116,7 +116,7 @@ impl Study<'_> {
             let cell = match self.cells.get::<Cell>(&key) {
                 Some(cell) => cell,
                 None => {
-                    let (run, drawn) = self.task.run(method, effort.samples, repeat as u64, &|| bar.inc(1))?;
+                    let (run, drawn) = self.task.run(method, effort.samples, repeat as u64, &bar)?;
                     let weights = if repeat == 0 { to_rows(&drawn) } else { Vec::new() };
                     let cell = Cell { run, weights };
                     self.cells.put(&key, &cell)?;

@@ -35,7 +35,7 @@ impl CloudPanel {
         let base = [placement.base[0], placement.base[1]];
         let panel = |method: &Method| {
             let bar = progress(&format!("picture of {}", method.name()), samples);
-            let points = placement.draw(target, *method, samples, 0, &|| bar.inc(1))?.reached();
+            let points = placement.draw(target, *method, samples, 0, &bar)?.reached();
             bar.finish_and_clear();
             Ok(Self { title: title(method.name()), points, base })
         };

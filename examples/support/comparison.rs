@@ -1,5 +1,6 @@
 //! Runs methods on a low-dimensional target: repeats with progress, cells kept, and rows for the table.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 use riemannian_laplace::map::DifferentiableMap;
+use riemannian_laplace::progress::Progress;
 use riemannian_laplace::target::Target;
 
 use super::cells::Cells;
@@ -71,12 +73,29 @@ impl RunOptions {
     }
 }
 
+/// A bar that samplers advance.
+pub struct Bar(ProgressBar);
+
+impl Deref for Bar {
+    type Target = ProgressBar;
+
+    fn deref(&self) -> &ProgressBar {
+        &self.0
+    }
+}
+
+impl Progress for Bar {
+    fn advance(&self) {
+        self.0.inc(1);
+    }
+}
+
 /// A progress bar with a name.
-pub fn progress(what: &str, length: usize) -> ProgressBar {
+pub fn progress(what: &str, length: usize) -> Bar {
     let bar = ProgressBar::new(length as u64).with_prefix(what.to_string());
     match ProgressStyle::with_template("  {prefix} [{bar:30}] {pos}/{len} ({eta})") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+        Ok(style) => Bar(bar.with_style(style)),
+        Err(_) => Bar(bar),
     }
 }
 
@@ -116,8 +135,7 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
                 return Ok(None);
             }
             let start = Instant::now();
-            let samples =
-                self.placement.draw(self.target, method, self.size.samples, self.seed + repeat, &|| bar.inc(1))?;
+            let samples = self.placement.draw(self.target, method, self.size.samples, self.seed + repeat, &bar)?;
             Ok(Some((samples, start.elapsed().as_secs_f64())))
         });
         let drawn: Vec<_> = drawn.collect::<Outcome<_>>()?;

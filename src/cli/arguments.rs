@@ -1,5 +1,6 @@
 //! Arguments that several commands share, and the parsers of single values.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -154,6 +155,15 @@ pub fn count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Parses a range `A..B` with at least one number in it.
+pub fn range(text: &str) -> Result<Range<usize>, String> {
+    let parsed = text.split_once("..").and_then(|(start, end)| {
+        let (start, end) = (start.trim().parse().ok()?, end.trim().parse().ok()?);
+        (start < end).then_some(start..end)
+    });
+    parsed.ok_or_else(|| "it must be A..B with whole numbers A < B, such as 100..200".to_string())
+}
+
 /// Parses an amount of memory: bytes, or a number with a decimal (GB) or binary (GiB) unit.
 pub fn bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 9] = [
@@ -181,6 +191,15 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_understood() {
+        assert_eq!(range("0..3"), Ok(0..3));
+        assert_eq!(range("100..200"), Ok(100..200));
+        for text in ["", "3", "..3", "3..", "3..3", "5..3", "-1..3", "1..=3", "0..18446744073709551616"] {
+            assert!(range(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn amounts_of_memory_are_understood() {

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use riemannian_laplace::progress;
 
 /// Where messages go, and which of them are wanted.
 #[derive(Debug)]
@@ -88,6 +89,12 @@ impl Progress {
     /// One more piece is done; from any thread.
     pub fn advance(&self) {
         self.bar.inc(1);
+    }
+}
+
+impl progress::Progress for Progress {
+    fn advance(&self) {
+        Progress::advance(self);
     }
 }
 

@@ -54,7 +54,11 @@ Example, averaging 1000 sampled networks, on a file that also holds the target:
 pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     args.method.check()?;
     let out = match args.out.as_deref() {
-        Some(path) if path != Path::new("-") => Some(OutputFile::at(path, &[&args.posterior.posterior, &args.inputs])?),
+        Some(path) if path != Path::new("-") => {
+            let mut inputs: Vec<&Path> = vec![&args.posterior.posterior, &args.inputs];
+            inputs.extend(args.method.samples_file());
+            Some(OutputFile::at(path, &inputs)?)
+        }
         _ => None,
     };
     let table = Table::read(&args.inputs)?;

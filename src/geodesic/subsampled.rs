@@ -1,12 +1,13 @@
 //! Samples whose metric comes from a part of the data, the same for all or another for each.
 
-use super::exponential::ExponentialMap;
-use super::posterior::{MetricName, MetricSolver};
-use super::sampler::{SamplerOptions, Samples, check_memory, follow, for_each_index, sample};
-use crate::error::{Result, check_size};
+use super::posterior::MetricSolver;
+use super::sampler::{SamplerOptions, Worker, check_memory, exponential_map, follow, for_each_index, sample};
+use super::samples::Samples;
+use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
 use crate::map::{DifferentiableMap, MlpMap};
 use crate::metric::{self, Batch, Evaluator, MatrixFreeOptions, Metric, SolverReport, Subsampled};
+use crate::progress::Progress;
 use crate::random::stream;
 use crate::target::Target;
 
@@ -35,15 +36,25 @@ impl BatchReport {
     }
 }
 
+/// A metric that is a sum over data points.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SumOverData {
+    Fisher,
+    EmpiricalFisher,
+}
+
 /// The batch of one sample. Velocities take the streams from the first on, batches from the last on.
 fn draw_batch(total: usize, size: usize, seed: u64, index: usize) -> Result<Batch> {
     Batch::draw(total, size, &mut stream(seed, u64::MAX - index as u64))
 }
 
+/// What one thread compares speeds with.
+type Speeds<'a> = Box<dyn Evaluator + Send + 'a>;
+
 /// What all samples share.
 pub(super) struct Subsampling<'a> {
     pub target: &'a Target<MlpMap>,
-    pub name: MetricName,
+    pub name: SumOverData,
     pub batch: MetricBatch,
     pub solver: MetricSolver,
     pub base: &'a [f64],
@@ -52,7 +63,7 @@ pub(super) struct Subsampling<'a> {
 
 impl Subsampling<'_> {
     /// Draws the samples, and compares the metric of each with that of all data.
-    pub(super) fn sample(&self, options: &SamplerOptions, progress: &(dyn Fn() + Sync)) -> Result<Samples> {
+    pub(super) fn sample(&self, options: &SamplerOptions, progress: &dyn Progress) -> Result<Samples> {
         let MetricBatch { size, redraw } = self.batch;
         let first = self.part(options.seed, 0)?;
         // Only speeds are asked of the metric of all data: without a matrix, and without a preconditioner.
@@ -61,19 +72,16 @@ impl Subsampling<'_> {
         let (mut samples, residuals) = if redraw {
             self.redrawn(&*speeds, options, progress)?
         } else {
-            let workers = rayon::current_num_threads().min(options.samples);
-            let metric = self.metric(&first, self.solver, workers)?;
+            let metric = self.metric(&first, self.solver, options.workers())?;
             let mut samples = sample(&*metric, self.base, self.precision, options, progress)?;
             samples.solver = metric.solver_report();
-            let prepare = || (speeds.evaluator(), metric.evaluator(), self.precision.worker());
-            let compare = |(whole, part, worker): &mut (Box<dyn Evaluator + Send>, Box<dyn Evaluator + Send>, _),
-                           index| {
-                let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
+            let prepare = || Ok((speeds.evaluator(), metric.evaluator(), self.precision.worker()));
+            let compare = |(whole, part, worker): &mut (Speeds<'_>, Speeds<'_>, Worker<'_>), index| {
                 let mut velocity = vec![0.0; self.base.len()];
                 worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
                 Ok(self.residual(&mut **whole, &mut **part, &velocity))
             };
-            (samples, for_each_index(options.samples, prepare, compare)?)
+            (samples, for_each_index(options.range.clone(), prepare, compare)?)
         };
         samples.batch = Some(BatchReport { batch: MetricBatch { size, redraw }, residuals });
         Ok(samples)
@@ -84,24 +92,28 @@ impl Subsampling<'_> {
         &self,
         whole: &dyn Metric,
         options: &SamplerOptions,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<(Samples, Vec<f64>)> {
-        check_memory(options.samples, self.base.len())?;
+        options.validate()?;
+        check_memory(options.range.len(), self.base.len())?;
         check_size("number of parameters of the precision", self.base.len(), self.precision.n_params())?;
-        let workers = rayon::current_num_threads().min(options.samples);
-        let draw = |(evaluator, worker): &mut (Box<dyn Evaluator + Send>, _), index: usize| {
-            let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
+        let workers = options.workers();
+        let prepare = || Ok((whole.evaluator(), self.precision.worker()));
+        let draw = |(evaluator, worker): &mut (Speeds<'_>, Worker<'_>), index: usize| {
+            if progress.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             let mut velocity = vec![0.0; self.base.len()];
             worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
             let part = self.part(options.seed, index)?;
             let metric = self.metric(&part, self.solver, workers)?;
-            let mut exponential = ExponentialMap::new(&*metric, options.geodesic);
+            let mut exponential = exponential_map(&*metric, options.geodesic, progress)?;
             let geodesic = follow(&mut exponential, self.base, &velocity)?;
             let residual = self.residual(&mut **evaluator, &mut *metric.evaluator(), &velocity);
-            progress();
+            progress.advance();
             Ok((geodesic, residual, metric.solver_report()))
         };
-        let drawn = for_each_index(options.samples, || (whole.evaluator(), self.precision.worker()), draw)?;
+        let drawn = for_each_index(options.range.clone(), prepare, draw)?;
         let (mut geodesics, mut residuals, mut solver) = (Vec::new(), Vec::new(), None);
         for (geodesic, residual, report) in drawn {
             geodesics.push(geodesic);
@@ -110,7 +122,7 @@ impl Subsampling<'_> {
                 solver.get_or_insert_with(SolverReport::default).merge(&report);
             }
         }
-        let mut samples = Samples::collect(geodesics, self.base.len());
+        let mut samples = Samples::collect(geodesics, self.base.len()).drawn(options.seed, options.range.clone());
         samples.solver = solver;
         Ok((samples, residuals))
     }
@@ -125,8 +137,8 @@ impl Subsampling<'_> {
 
     fn metric<'b>(&self, part: &'b Subsampled, solver: MetricSolver, workers: usize) -> Result<Box<dyn Metric + 'b>> {
         Ok(match self.name {
-            MetricName::EmpiricalFisher => Box::new(solver.apply(part.empirical_fisher(), self.base, workers)?),
-            _ => Box::new(solver.apply(part.fisher(), self.base, workers)?),
+            SumOverData::EmpiricalFisher => Box::new(solver.apply(part.empirical_fisher(), self.base, workers)?),
+            SumOverData::Fisher => Box::new(solver.apply(part.fisher(), self.base, workers)?),
         })
     }
 
@@ -140,13 +152,13 @@ impl Subsampling<'_> {
 /// The metric of all data: empirical Fisher, or Fisher.
 pub(super) fn of_all_data<'a>(
     target: &'a Target<MlpMap>,
-    name: MetricName,
+    name: SumOverData,
     solver: MetricSolver,
     base: &[f64],
     workers: usize,
 ) -> Result<Box<dyn Metric + 'a>> {
     Ok(match name {
-        MetricName::EmpiricalFisher => Box::new(solver.apply(metric::empirical_fisher(target), base, workers)?),
-        _ => Box::new(solver.apply(metric::fisher(target), base, workers)?),
+        SumOverData::EmpiricalFisher => Box::new(solver.apply(metric::empirical_fisher(target), base, workers)?),
+        SumOverData::Fisher => Box::new(solver.apply(metric::fisher(target), base, workers)?),
     })
 }

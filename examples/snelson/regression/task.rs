@@ -12,6 +12,7 @@ use riemannian_laplace::laplace::{FitOptions, Laplace};
 use riemannian_laplace::likelihood::Family;
 use riemannian_laplace::network::{Activation, Network};
 use riemannian_laplace::predict::Link;
+use riemannian_laplace::progress::Progress;
 use serde::{Deserialize, Serialize};
 
 use super::method::Method;
@@ -116,7 +117,7 @@ impl Task {
         method: Method,
         samples: usize,
         seed: u64,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<(Run, Array2<f64>)> {
         let none = || Array2::zeros((0, self.posterior.network().parameters().len()));
         let (family, inputs, targets) = (self.posterior.family(), self.test.inputs(), self.test.targets());
@@ -142,13 +143,14 @@ impl Task {
         method: Method,
         samples: usize,
         seed: u64,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<(Array2<f64>, Option<Geodesics>)> {
         let Some((metric, geodesic)) = method.geodesics() else {
             return Ok((self.posterior.sample(samples, seed)?, None));
         };
         let start = Instant::now();
-        let drawn = self.posterior.sample_riemannian(metric, &SamplerOptions { samples, seed, geodesic }, progress)?;
+        let options = SamplerOptions { range: 0..samples, seed, geodesic };
+        let drawn = self.posterior.sample_riemannian(metric, &options, progress)?;
         let geodesics = Geodesics {
             evaluations: drawn.mean_evaluations(),
             drift: drawn.max_drift(),

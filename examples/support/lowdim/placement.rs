@@ -9,6 +9,7 @@ use riemannian_laplace::geodesic::{
 use riemannian_laplace::laplace::WeightSpace;
 use riemannian_laplace::map::DifferentiableMap;
 use riemannian_laplace::metric;
+use riemannian_laplace::progress::Progress;
 use riemannian_laplace::target::Target;
 
 /// The paper's methods.
@@ -81,10 +82,11 @@ impl Placement {
         method: Method,
         samples: usize,
         seed: u64,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<Samples> {
         let Self { base, precision } = self;
-        let options = SamplerOptions { samples, seed, geodesic: GeodesicOptions::with_tolerances(1e-3, 1e-6) };
+        let options =
+            SamplerOptions { range: 0..samples, seed, geodesic: GeodesicOptions::with_tolerances(1e-3, 1e-6) };
         match method {
             Method::Ela => sample(&metric::euclidean(base.len()), base, precision, &options, progress),
             Method::RlaB => sample(&metric::monge(target), base, precision, &options, progress),
