@@ -122,7 +122,17 @@ pub fn write(path: &Path, tensors: &[(&str, Vec<usize>, Values<'_>)], metadata: 
     }
     let metadata = if metadata.is_empty() { None } else { Some(metadata) };
     let bytes = safetensors::serialize(views, metadata).map_err(invalid)?;
-    write_whole(path, &bytes)
+    write_whole(path, &with_sorted_header(&bytes).unwrap_or(bytes))
+}
+
+/// The same file with the keys of its header in order, so that the same contents are the same bytes.
+fn with_sorted_header(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let header: BTreeMap<String, serde_json::Value> = serde_json::from_slice(header).ok()?;
+    let mut header = serde_json::to_vec(&header).ok()?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Some([&(header.len() as u64).to_le_bytes(), header.as_slice(), data].concat())
 }
 
 /// Writes bytes to a file that appears whole or not at all. A link is followed; a device or a pipe, which cannot be
