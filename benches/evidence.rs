@@ -6,11 +6,11 @@
 use std::time::Instant;
 
 use ndarray::Array2;
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::evidence::EvidenceOptions;
-use riemannian_laplace::laplace::{FitOptions, Laplace};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Architecture, Network};
+use riemannian_laplace::Dataset;
+use riemannian_laplace::EvidenceOptions;
+use riemannian_laplace::Family;
+use riemannian_laplace::{Activation, Architecture, Network};
+use riemannian_laplace::{FitOptions, Laplace};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -44,12 +44,12 @@ fn compare(sizes: &[usize], points: usize) -> Outcome {
     let (tuning, (optimum, solver)) = fastest(|| {
         let mut posterior = fit()?;
         let optimum = posterior.optimize(&EvidenceOptions::default())?;
-        Ok((optimum, posterior.precision().solver()))
+        Ok((optimum, posterior.structure().solver()))
     })?;
     let name = sizes.iter().map(usize::to_string).collect::<Vec<_>>().join("-");
     println!(
         "{name:>16}  {points:>6}  {:>9}  {solver:>14}  {:>9.3}  {:>12.3}  {:>14.4}",
-        posterior.network().parameters().len(),
+        posterior.parameters().len(),
         1e3 * fitting,
         1e3 * tuning,
         optimum.log_marginal_likelihood,

@@ -2,17 +2,20 @@
 //!
 //! `cargo bench --bench kernels`. Both sides see the same network, data and precision (f64), on one thread.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::VarMap;
 use ndarray::Array2;
-use riemannian_laplace::likelihood::Gaussian;
-use riemannian_laplace::map::MlpMap;
-use riemannian_laplace::metric::{self, Evaluator, Space};
-use riemannian_laplace::network::{Activation, Architecture, Mlp, Network};
-use riemannian_laplace::prior::{Prior, PriorPrecision};
-use riemannian_laplace::target::Target;
+use riemannian_laplace::Model;
+use riemannian_laplace::Structure;
+use riemannian_laplace::internals::likelihood::Gaussian;
+use riemannian_laplace::internals::metric::{self, MetricEvaluator};
+use riemannian_laplace::internals::network::Mlp;
+use riemannian_laplace::internals::prior::{Prior, PriorPrecision};
+use riemannian_laplace::internals::target::Target;
+use riemannian_laplace::{Activation, Architecture, Network};
 
 /// The shortest time of a call, over a second or so of calls.
 fn fastest(mut work: impl FnMut()) -> Duration {
@@ -35,18 +38,18 @@ fn compare(sizes: &[usize], points: usize) -> Result<(), Box<dyn std::error::Err
     let inputs = Array2::from_shape_fn((points, sizes[0]), |(n, i)| (0.1 * n as f64 + i as f64).sin());
     let targets = Array2::from_shape_fn((points, 1), |(n, _)| (0.2 * n as f64).cos());
     let prior = Prior::gaussian(PriorPrecision::scalar(1.0, &architecture.layer_params())?);
-    let map = MlpMap::new(architecture.clone(), inputs.view())?;
-    let target = Target::new(map, std::sync::Arc::new(Gaussian::new(0.3)?), targets.view(), prior)?;
+    let map = network.bind(inputs.view())?;
+    let target = Target::new(map, Arc::new(Gaussian::new(0.3)?), targets.view(), prior)?;
     let theta = network.parameters();
     let velocity: Vec<f64> = (0..theta.len()).map(|d| 0.1 * (d as f64).sin()).collect();
     let mut acceleration = vec![0.0; theta.len()];
     let mut times = Vec::new();
-    for space in [Space::Weight, Space::Function] {
-        if space == Space::Weight && theta.len() > 2_000 {
+    for structure in [Structure::WeightSpace, Structure::FunctionSpace] {
+        if structure == Structure::WeightSpace && theta.len() > 2_000 {
             times.push(None);
             continue;
         }
-        let metric = metric::fisher(&target).with_space(space);
+        let metric = metric::fisher(&target).with_structure(structure);
         let mut evaluator = metric.pullback_evaluator();
         times.push(Some(fastest(|| evaluator.acceleration(theta, &velocity, &mut acceleration))));
     }

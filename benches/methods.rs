@@ -4,23 +4,25 @@
 //! Problems are `complete-raw`, `gap-raw`, `complete-std` and `gap-std` (Snelson's data and the networks that are kept
 //! with them), and a width W for a network 1-W-W-1 that is trained here on a sine; separate them by commas.
 //!
-//! For each method and tolerance: the mean number of evaluations at this tolerance; the median and the largest drift of
-//! vᵀGv; the median and the largest error of the network's outputs at the data in units of σ, against `dop853` at 1e-10;
-//! and the mean number of evaluations until the drift is at most 1e-3 when refinement starts from this tolerance.
+//! For each integrator and tolerance: the mean number of evaluations at this tolerance; the median and the largest drift
+//! of vᵀGv; the median and the largest error of the network's outputs at the data in units of σ, against `dop853` at
+//! 1e-10; and the mean number of evaluations until the drift is at most 1e-3 when refinement starts from this tolerance.
 
 use std::path::Path;
 
 use ndarray::Array2;
-use riemannian_laplace::data::{Dataset, Table};
-use riemannian_laplace::evidence::EvidenceOptions;
-use riemannian_laplace::geodesic::{ExponentialMap, Geodesic, GeodesicOptions};
-use riemannian_laplace::laplace::{FitOptions, Laplace};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::map::{DifferentiableMap, MlpMap};
-use riemannian_laplace::metric::{self, Metric};
-use riemannian_laplace::network::{Activation, Architecture, Network, TrainingOptions, train};
-use riemannian_laplace::ode::Method;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::Dataset;
+use riemannian_laplace::EvidenceOptions;
+use riemannian_laplace::Family;
+use riemannian_laplace::GeodesicOptions;
+use riemannian_laplace::internals::data::Table;
+use riemannian_laplace::internals::geodesic::{ExponentialMap, Geodesic};
+use riemannian_laplace::internals::map::Evaluator;
+use riemannian_laplace::internals::metric::{self, Metric};
+use riemannian_laplace::internals::ode::Integrator;
+use riemannian_laplace::internals::target::Target;
+use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
+use riemannian_laplace::{FitOptions, Laplace};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -32,7 +34,7 @@ struct Problem {
     name: String,
     base: Vec<f64>,
     velocities: Array2<f64>,
-    target: Target<MlpMap>,
+    target: Target,
     sigma: f64,
 }
 
@@ -70,7 +72,7 @@ impl Problem {
         };
         let mut laplace = Laplace::fit(network, data, Family::gaussian(1.0)?, &FitOptions::default())?;
         laplace.optimize(&EvidenceOptions::default())?;
-        let base = laplace.network().parameters().to_vec();
+        let base = laplace.parameters().to_vec();
         let mut velocities = laplace.sample(samples, 11)?;
         for mut row in velocities.rows_mut() {
             row.iter_mut().zip(&base).for_each(|(value, base)| *value -= base);
@@ -80,22 +82,22 @@ impl Problem {
     }
 
     /// Follows every geodesic at a relative tolerance.
-    fn follow(&self, metric: &dyn Metric, method: Method, rtol: f64) -> Outcome<Vec<Geodesic>> {
+    fn follow(&self, metric: &dyn Metric, integrator: Integrator, rtol: f64) -> Outcome<Vec<Geodesic>> {
         let options =
-            GeodesicOptions { method, max_steps: 100_000, ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol) };
+            GeodesicOptions { integrator, max_steps: 100_000, ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol) };
         let mut exponential = ExponentialMap::new(metric, options)?;
         let rows = self.velocities.rows();
         rows.into_iter().map(|velocity| Ok(exponential.map(&self.base, &velocity.to_vec())?)).collect()
     }
 
     /// The mean number of evaluations until a geodesic is certified, from a first relative tolerance.
-    fn certify(&self, metric: &dyn Metric, method: Method, rtol: f64) -> Outcome<f64> {
+    fn certify(&self, metric: &dyn Metric, integrator: Integrator, rtol: f64) -> Outcome<f64> {
         let mut evaluations = 0;
         for velocity in self.velocities.rows() {
             let mut rtol = rtol;
             for _ in 0..7 {
                 let options = GeodesicOptions {
-                    method,
+                    integrator,
                     max_steps: 100_000,
                     ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol)
                 };
@@ -111,18 +113,18 @@ impl Problem {
     }
 
     fn outputs(&self, theta: &[f64]) -> Vec<f64> {
-        let map = &self.target.map;
+        let map = self.target.map();
         let mut outputs = vec![0.0; map.n_points() * map.n_outputs()];
-        map.outputs(theta, &mut outputs, &mut map.workspace(1));
+        Evaluator::new(map, 1).outputs(theta, &mut outputs);
         outputs
     }
 
     fn report(&self, metric: &dyn Metric) -> Outcome {
-        let exact = self.follow(metric, Method::Dop853, 1e-10)?;
+        let exact = self.follow(metric, Integrator::Dop853, 1e-10)?;
         let exact: Vec<Vec<f64>> = exact.iter().map(|geodesic| self.outputs(&geodesic.theta)).collect();
-        for method in Method::ALL {
+        for integrator in Integrator::ALL {
             for rtol in [1e-2, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5] {
-                let geodesics = self.follow(metric, method, rtol)?;
+                let geodesics = self.follow(metric, integrator, rtol)?;
                 let total: usize = geodesics.iter().map(|geodesic| geodesic.evaluations).sum();
                 let mut drifts: Vec<f64> = geodesics.iter().map(|geodesic| geodesic.drift).collect();
                 let mut errors: Vec<f64> = geodesics
@@ -138,7 +140,7 @@ impl Problem {
                 errors.sort_by(f64::total_cmp);
                 let last = drifts.len() - 1;
                 println!(
-                    "{:>12}  {:>6}  {method:>6}  {rtol:>6.0e}  {:>6.0}  {:>8.1e} {:>8.1e}  {:>8.1e} {:>8.1e}  {:>9.0}",
+                    "{:>12}  {:>6}  {integrator:>6}  {rtol:>6.0e}  {:>6.0}  {:>8.1e} {:>8.1e}  {:>8.1e} {:>8.1e}  {:>9.0}",
                     self.name,
                     self.base.len(),
                     total as f64 / drifts.len() as f64,
@@ -146,7 +148,7 @@ impl Problem {
                     drifts[last],
                     errors[last / 2],
                     errors[last],
-                    self.certify(metric, method, rtol)?
+                    self.certify(metric, integrator, rtol)?
                 );
             }
         }

@@ -6,9 +6,8 @@ mod support;
 
 use clap::Parser;
 use ndarray::Array2;
-use riemannian_laplace::map::Explicit;
-use riemannian_laplace::problems::Banana;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::problems::Banana;
+use riemannian_laplace::internals::target::Target;
 use support::canvas;
 use support::cells::Cells;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
@@ -45,7 +44,7 @@ fn published(map: MapChoice, method: Method) -> Published {
 }
 
 /// Draws of NUTS, as many as a repeat has samples.
-fn sampled(target: &Target<Explicit<Banana>>, size: Size, cells: &Cells) -> Outcome<Array2<f64>> {
+fn sampled(target: &Target, size: Size, cells: &Cells) -> Outcome<Array2<f64>> {
     let sample = references::draws("banana", target, &nuts_settings(size, 0), cells)?;
     references::describe("NUTS", &sample);
     Ok(evenly(sample.draws.view(), size.samples))

@@ -8,8 +8,7 @@ mod support;
 
 use clap::Parser;
 use ndarray::Array2;
-use riemannian_laplace::map::{DifferentiableMap, MlpMap};
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::target::Target;
 use support::canvas;
 use support::cells::Cells;
 use support::comparison::{Comparison, ComparisonTable, RunOptions};
@@ -72,7 +71,7 @@ struct Problem {
     data: Data,
     units: Units,
     name: String,
-    target: Target<MlpMap>,
+    target: Target,
     placement: Placement,
     reference: Array2<f64>,
     /// Whether the diagnostics allow to call it that.
@@ -111,7 +110,7 @@ impl Problem {
         Ok(problem)
     }
 
-    fn comparison<'a>(&'a self, size: Size, cells: &'a Cells) -> Comparison<'a, MlpMap> {
+    fn comparison<'a>(&'a self, size: Size, cells: &'a Cells) -> Comparison<'a> {
         let Self { name, target, placement, reference, .. } = self;
         Comparison { name, target, placement, reference: reference.view(), size, seed: 0, cells }
     }
@@ -134,7 +133,7 @@ impl Problem {
     }
 
     fn print(&self) {
-        let (points, parameters) = (self.target.map.n_points(), self.target.map.n_params());
+        let (points, parameters) = (self.target.map().n_points(), self.target.map().n_params());
         let truth = if self.accepted { "the NUTS reference" } else { "NUTS draws that are NO REFERENCE (see above)" };
         println!("\n{}: N = {points}, D = {parameters}; W1 to {truth}", self.name);
         let mut table = ComparisonTable::timed();
@@ -206,11 +205,11 @@ fn main() -> Outcome {
     }
     if left_out && !options.includes_slow() {
         println!(
-            "Left out: RLA-B and RLA-BLog on raw inputs (but ripley's), which take thousands of evaluations a sample."
+            "Left out: RLA-B and RLA-BLog on raw inputs (but ripley's), which take thousands of evaluations per sample."
         );
         println!("`--full` computes them last; `--method rla-b` at this size.");
     } else if left_out {
-        println!("Now the Monge metric on raw inputs, which takes thousands of evaluations a sample.");
+        println!("Now the Monge metric on raw inputs, which takes thousands of evaluations per sample.");
         for repeat in 0..size.repeats {
             for problem in &mut problems {
                 for method in options.methods() {

@@ -112,7 +112,7 @@ impl Exponential {
 /// eˣ, within 0.9 ulp; +∞ above 709.78, subnormal below −708.4, zero below −745.13.
 ///
 /// ```
-/// use riemannian_laplace::elementary::exp;
+/// use riemannian_laplace::internals::elementary::exp;
 /// assert_eq!(exp(0.0), 1.0);
 /// assert!((exp(1.0) - std::f64::consts::E).abs() < 1e-15);
 /// assert_eq!((exp(-1e308), exp(1e308)), (0.0, f64::INFINITY));
@@ -125,7 +125,7 @@ pub fn exp(x: f64) -> f64 {
 /// tanh z = sign(z) (1 − u)/(1 + u), u = e^(−2|z|), within 2.5 ulp, however small z.
 ///
 /// ```
-/// use riemannian_laplace::elementary::tanh;
+/// use riemannian_laplace::internals::elementary::tanh;
 /// assert_eq!(tanh(-1e-200), -1e-200);
 /// assert_eq!(tanh(1e308), 1.0);
 /// ```
@@ -138,7 +138,7 @@ pub fn tanh(z: f64) -> f64 {
 /// The logistic function 1/(1 + e^(−z)), within 1.9 ulp, in the tails too.
 ///
 /// ```
-/// use riemannian_laplace::elementary::sigmoid;
+/// use riemannian_laplace::internals::elementary::sigmoid;
 /// assert_eq!(sigmoid(0.0), 0.5);
 /// assert!((sigmoid(-700.0) / (-700.0_f64).exp() - 1.0).abs() < 1e-15);
 /// ```
@@ -151,7 +151,7 @@ pub fn sigmoid(z: f64) -> f64 {
 /// log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)) for every z, within 1.6 ulp, in the tails too.
 ///
 /// ```
-/// use riemannian_laplace::elementary::softplus;
+/// use riemannian_laplace::internals::elementary::softplus;
 /// assert_eq!(softplus(1e3), 1e3);
 /// assert!((softplus(0.0) - 2.0_f64.ln()).abs() < 1e-15);
 /// assert!((softplus(-700.0) / (-700.0_f64).exp() - 1.0).abs() < 1e-15);
@@ -165,7 +165,7 @@ pub fn softplus(z: f64) -> f64 {
 ///
 /// ```
 /// let mut y = [0.0; 3];
-/// riemannian_laplace::elementary::exp_slice(&[-1.0, 0.0, 1.0], &mut y);
+/// riemannian_laplace::internals::elementary::exp_slice(&[-1.0, 0.0, 1.0], &mut y);
 /// assert!((y[0] * y[2] - 1.0).abs() < 1e-15);
 /// ```
 pub fn exp_slice(x: &[f64], y: &mut [f64]) {
@@ -180,7 +180,7 @@ pub fn exp_slice(x: &[f64], y: &mut [f64]) {
 ///
 /// ```
 /// let mut h = [0.0; 2];
-/// riemannian_laplace::elementary::tanh_slice(&[-0.5, 0.5], &mut h);
+/// riemannian_laplace::internals::elementary::tanh_slice(&[-0.5, 0.5], &mut h);
 /// assert_eq!(h[0], -h[1]);
 /// ```
 pub fn tanh_slice(z: &[f64], h: &mut [f64]) {

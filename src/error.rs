@@ -3,22 +3,40 @@
 use std::path::PathBuf;
 
 use crate::evidence::AtBound;
+use crate::geodesic::{JoinError, MetricName, UnknownMetric};
 use crate::likelihood::TargetError;
 use crate::memory::gigabytes;
 use crate::network::UnknownActivation;
+use crate::ode::InvalidOptions;
 use crate::optimize::OptimizeError;
 
 /// What went wrong, where, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be read or written.
+    /// A file could not be read.
     #[error("{path}: {source}", path = .path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
+    },
+    /// A result could not be written: the disk is full, the folder is gone…
+    #[error("{path} could not be written: {source}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Something else where a regular file is to be read.
+    #[error("{path} is {kind}; a regular file is needed", path = .path.display())]
+    NotAFile {
+        /// What was given.
+        path: PathBuf,
+        /// What it is: a directory, a device…
+        kind: &'static str,
     },
     /// A safetensors file whose header is truncated, absurd or inconsistent with its length.
     #[error("{path}: not a valid safetensors file: {reason}", path = .path.display())]
@@ -72,6 +90,20 @@ pub enum Error {
         /// The value there.
         value: f64,
     },
+    /// A tensor that holds a number without a meaning.
+    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; it must be {requirement}", path = .path.display())]
+    TensorValue {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Where, counting in row-major order.
+        index: usize,
+        /// The value there.
+        value: f64,
+        /// What it must be.
+        requirement: &'static str,
+    },
     /// Tensor names that are not those of a sequence of linear layers.
     #[error("{path}: tensor `{tensor}` is not named like a layer; expected `<number>.weight` or `<number>.bias`, with an optional common prefix", path = .path.display())]
     TensorName {
@@ -81,7 +113,7 @@ pub enum Error {
         tensor: String,
     },
     /// The activation is neither in the file nor given.
-    #[error("{path}: the file does not name its activation; give it (for example `--activation tanh`)", path = .path.display())]
+    #[error("{path}: the file does not name its activation; say which it is", path = .path.display())]
     MissingActivation {
         /// The file.
         path: PathBuf,
@@ -99,14 +131,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// A posterior that was fitted to another network.
+    /// A posterior that was fitted to another model.
     #[error(
-        "the posterior belongs to another network: its fingerprint is {expected}, that of the given model is {found}; fit again, or load the model it was fitted to"
+        "the posterior belongs to another model ({expected}; the given one is {found}, or has other weights); fit again, or load the model it was fitted to"
     )]
-    Fingerprint {
-        /// The fingerprint stored in the posterior.
+    OtherModel {
+        /// The model that the posterior was fitted to.
         expected: String,
-        /// The fingerprint of the model at hand.
+        /// The model at hand.
         found: String,
     },
     /// A CSV file that does not parse.
@@ -120,15 +152,124 @@ pub enum Error {
         problem: String,
     },
     /// A CSV file without a column that was asked for.
-    #[error("{path}: no column `{column}`; the columns are {available}", path = .path.display())]
+    #[error("{path}: no column `{column}`; {available}", path = .path.display())]
     MissingColumn {
         /// The file.
         path: PathBuf,
         /// The column that was asked for.
         column: String,
-        /// The columns there are.
+        /// The columns there are or, of many, those with the nearest names.
         available: String,
     },
+    /// A CSV file with a column that the model does not know.
+    #[error("{path}: the column `{column}` is neither an input nor a target of the model; remove it, or ignore it by name", path = .path.display())]
+    UnknownColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+    },
+    /// A CSV cell without contents.
+    #[error("{path}: line {line}, column `{column}`: the cell is empty; fill it in, ignore the column, or drop the rows with empty cells", path = .path.display())]
+    EmptyCell {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+    },
+    /// Class labels that are partly numbers and partly words.
+    #[error("{path}: the labels are words (`{word}`, line {word_line}) and numbers ({number}, line {number_line}); use one kind", path = .path.display())]
+    MixedLabels {
+        /// The file.
+        path: PathBuf,
+        /// A label that is a word.
+        word: String,
+        /// Its line, counting from 1.
+        word_line: u64,
+        /// A label that is a number.
+        number: f64,
+        /// Its line, counting from 1.
+        number_line: u64,
+    },
+    /// A class label that did not occur when the classes were named.
+    #[error("{path}: line {line}, column `{column}`: `{label}` is not one of the classes {classes}", path = .path.display())]
+    UnknownClass {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// The label.
+        label: Box<str>,
+        /// The classes that are known.
+        classes: Box<str>,
+    },
+    /// A name that must be unique and is not.
+    #[error("the {what} `{name}` appears twice")]
+    DuplicateName {
+        /// What is named: a column, a class.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A column or a class without a name.
+    #[error("{what} {index} has no name")]
+    EmptyName {
+        /// What has no name: a column, a class.
+        what: &'static str,
+        /// Which one, counting from 1.
+        index: usize,
+    },
+    /// A mean or a scale with which a column cannot be standardised.
+    #[error("the {what} of column {column} is {value}; it must be {requirement}")]
+    Standardization {
+        /// The mean or the scale.
+        what: &'static str,
+        /// The column, counting from 1.
+        column: usize,
+        /// The value.
+        value: f64,
+        /// What it must be.
+        requirement: &'static str,
+    },
+    /// A scaling of targets that are classes.
+    #[error("the targets are classes, which cannot be standardised; leave out the scaling of the targets")]
+    ScaledClasses,
+    /// Data that are standardised already.
+    #[error("the data set is standardised already; standardise the original one")]
+    AlreadyScaled,
+    /// A file that does not hold a scaling.
+    #[error("{path}: not a valid scaling: {problem}; expected {{\"inputs\": {{\"mean\": […], \"scale\": […]}}, \"targets\": {{…}}}}", path = .path.display())]
+    ScalingFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Rows that a data set does not have.
+    #[error("rows {start}..{end} were asked for; the data set has rows 0..{n_rows}")]
+    Rows {
+        /// The first row asked for.
+        start: usize,
+        /// The row after the last one asked for.
+        end: usize,
+        /// How many rows there are.
+        n_rows: usize,
+    },
+    /// A row that a data set does not have.
+    #[error("row {row} was asked for; the data set has {n_rows} rows, counting from 0")]
+    Row {
+        /// The row asked for.
+        row: usize,
+        /// How many rows there are.
+        n_rows: usize,
+    },
+    /// Batches of no rows.
+    #[error("a batch of at most 0 rows was asked for; it takes at least 1")]
+    EmptyBatch,
     /// A CSV cell that is not a finite number.
     #[error("{path}: line {line}, column `{column}`: `{text}` is not a finite number", path = .path.display())]
     Cell {
@@ -198,6 +339,41 @@ pub enum Error {
         /// What it must be.
         requirement: &'static str,
     },
+    /// Layers that make no network.
+    #[error("{what}: {problem}")]
+    Architecture {
+        /// Which layers.
+        what: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// Settings that no integrator can work with.
+    #[error(transparent)]
+    Integration(#[from] InvalidOptions),
+    /// A drift that no geodesic can be refined to.
+    #[error(
+        "the drift target is {target} in {attempts} attempts; it must be positive and finite, with at least one attempt"
+    )]
+    DriftTarget {
+        /// The largest drift accepted.
+        target: f64,
+        /// The most integrations for one geodesic.
+        attempts: usize,
+    },
+    /// A range of samples that ends before it starts.
+    #[error("the range of samples {start}..{end} ends before it starts")]
+    BackwardRange {
+        /// Its first sample.
+        start: usize,
+        /// The sample after its last.
+        end: usize,
+    },
+    /// Parts of samples that do not fit together.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// A metric that does not exist.
+    #[error(transparent)]
+    UnknownMetric(#[from] UnknownMetric),
     /// A matrix that should be positive definite and is not.
     #[error("{matrix} ({size} × {size}) is not positive definite: pivot {pivot} fails; {advice}")]
     NotPositiveDefinite {
@@ -231,7 +407,12 @@ pub enum Error {
         size: usize,
     },
     /// More memory than allowed.
-    #[error("{what} needs {}, the limit is {}; {advice}", gigabytes(*.needed), gigabytes(*.limit))]
+    #[error(
+        "{what} needs {}, the limit is {}{}; {advice}",
+        gigabytes(*.needed),
+        gigabytes(*.limit),
+        crate::memory::in_use(*.reserved)
+    )]
     Memory {
         /// What needs the memory.
         what: String,
@@ -239,6 +420,8 @@ pub enum Error {
         needed: f64,
         /// The limit, in GB.
         limit: f64,
+        /// How much of the limit is reserved by other work, in GB.
+        reserved: f64,
         /// What would fit instead.
         advice: String,
     },
@@ -252,17 +435,57 @@ pub enum Error {
         /// The loss there.
         loss: f64,
     },
-    /// A Riemannian metric was asked of a posterior that holds no training data.
+    /// Something was asked of a posterior that it cannot do without its training data.
     #[error(
-        "this posterior was saved without its training data, which the {metric} metric needs; fit again without `--without-data`"
+        "this posterior was saved without its training data, which are needed for {what}; fit again and keep the data"
     )]
     NoTrainingData {
-        /// The metric.
-        metric: &'static str,
+        /// What needs the data.
+        what: &'static str,
     },
+    /// A prior with a precision for each group, for a model with other groups.
+    #[error(
+        "the prior has precisions for groups of {prior:?} parameters, but the model's groups have {model:?}; give one precision, or one for each of the model's groups"
+    )]
+    PriorGroups {
+        /// The sizes of the prior's groups.
+        prior: Vec<usize>,
+        /// The sizes of the model's groups.
+        model: Vec<usize>,
+    },
+    /// A stored factor that no precision has.
+    #[error(
+        "the stored factor is not positive definite: entry {entry} of its diagonal is not a positive number; the file was altered or damaged, fit again"
+    )]
+    StoredFactor {
+        /// The entry, counting from 0.
+        entry: usize,
+    },
+    /// Sums of one structure were to be added to those of another.
+    #[error("curvatures of two different structures cannot be added; fit both parts with the same structure")]
+    OtherStructure,
+    /// A model that cannot be written to a file.
+    #[error("{model} cannot be saved: only networks made of this crate's layers can")]
+    NotSavable {
+        /// The model in words.
+        model: String,
+    },
+    /// Too many samples of a prediction failed or are uncertified.
+    #[error(
+        "{report}, more than the share of {allowed} that is allowed; draw them with more steps, or allow a greater share"
+    )]
+    Uncertified {
+        /// What became of the samples.
+        report: SamplingCount,
+        /// The share allowed.
+        allowed: f64,
+    },
+    /// A quantile or an interval outside (0, 1).
+    #[error("a level of {0} is not between 0 and 1")]
+    QuantileLevel(f64),
     /// Not one of the geodesics asked for could be finished.
     #[error(
-        "none of the {requested} samples reached its end; raise `--max-steps`, loosen the tolerances, or check the prior precision and sigma"
+        "none of the {requested} samples reached its end; raise the step limit, loosen the tolerances, or check the prior precision and sigma"
     )]
     NoSamples {
         /// How many were asked for.
@@ -291,16 +514,37 @@ pub enum Error {
     /// Draws that are not good enough to compare with.
     #[cfg(feature = "reference")]
     #[error(transparent)]
-    NotReference(#[from] crate::reference::Refusal),
+    NotReference(#[from] crate::internals::reference::Refusal),
     /// A combination of options that has no meaning.
     #[error("{0}")]
     Unsupported(Unsupported),
+    /// Whoever waited for the work cancelled it.
+    #[error("the work was cancelled")]
+    Cancelled,
     /// A minimisation that cannot be carried out as asked.
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
     /// Something candle reported.
     #[error("candle: {0}")]
     Candle(#[from] candle_core::Error),
+}
+
+/// How samples ended, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SamplingCount {
+    /// Samples asked for.
+    pub requested: usize,
+    /// Samples that did not reach their end.
+    pub failed: usize,
+    /// Samples that reached their end without a certificate.
+    pub uncertified: usize,
+}
+
+impl std::fmt::Display for SamplingCount {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { requested, failed, uncertified } = self;
+        write!(formatter, "of {requested} samples {failed} failed and {uncertified} are uncertified")
+    }
 }
 
 /// A request that is well-formed but has no meaning, or is not offered.
@@ -329,14 +573,33 @@ pub enum Unsupported {
     ImproperMatrixFree,
     /// A metric that is not made of data points one by one.
     #[error(
-        "{what} applies to the Fisher and empirical Fisher metrics; leave it out with the {metric} metric, which is cheap without"
+        "{what} applies to these metrics: {metrics}; leave it out with the {metric} metric, which is cheap without"
     )]
     MetricOption {
         /// What was asked for.
         what: &'static str,
+        /// The metrics to which it applies.
+        metrics: String,
         /// The metric.
-        metric: &'static str,
+        metric: MetricName,
     },
+    /// A way to sample that is not a metric with an exponential and a logarithmic map.
+    #[error("the {metric} metric is for sampling only; the exponential and the logarithmic map take {metrics}")]
+    NoMaps {
+        /// The metric.
+        metric: MetricName,
+        /// The metrics that have these maps.
+        metrics: String,
+    },
+    /// A map whose points cannot be taken apart.
+    #[error("this map cannot be restricted to a part of its points; use all of the data for the metric")]
+    PartOfPoints,
+    /// A structure that follows from the training data cannot be saved without them.
+    #[error("the {0} solver needs the training data; keep them in the file, or fit in weight space")]
+    SaveWithoutData(&'static str),
+    /// Classes have no quantiles.
+    #[error("classes have no quantiles or intervals; use the class probabilities")]
+    ClassQuantiles,
     /// The evidence needs a proper prior.
     #[error("the log marginal likelihood is defined for a positive prior precision only")]
     ImproperEvidence,
@@ -352,7 +615,9 @@ impl Error {
         }
         !matches!(
             self,
-            Error::NotPositiveDefinite { .. }
+            Error::Write { .. }
+                | Error::Cancelled
+                | Error::NotPositiveDefinite { .. }
                 | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
                 | Error::Memory { .. }
@@ -365,9 +630,14 @@ impl Error {
         )
     }
 
-    /// An input or output error with the file it concerns.
+    /// An error in reading, with the file it concerns.
     pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         move |source| Error::Io { path: path.to_path_buf(), source }
+    }
+
+    /// An error in writing, with the file it concerns.
+    pub(crate) fn write(path: &std::path::Path) -> impl Fn(std::io::Error) -> Error + '_ {
+        move |source| Error::Write { path: path.to_path_buf(), source }
     }
 }
 

@@ -4,16 +4,15 @@
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::error::Result;
-use crate::map::DifferentiableMap;
 use crate::metric::fisher;
 use crate::optimize::{BfgsOptions, MultistartMinimum, minimize_multistart};
-use crate::random::stream;
+use crate::random::{Purpose, stream};
 use crate::target::Target;
 
 /// Starts for an optimiser, θ ~ N(0, I): start i of a seed is always the same. The paper takes the best of 20.
 pub fn random_starts(count: usize, n_params: usize, seed: u64) -> Vec<Vec<f64>> {
     let start = |index| {
-        let mut generator = stream(seed, index as u64);
+        let mut generator = stream(seed, Purpose::Start, index as u64);
         (0..n_params).map(|_| StandardNormal.sample(&mut generator)).collect()
     };
     (0..count).map(start).collect()
@@ -39,8 +38,8 @@ impl From<MultistartMinimum> for PointEstimate {
 /// The maximum of the log posterior, the best of several BFGS runs.
 ///
 /// ```
-/// use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
-/// use riemannian_laplace::problems::Funnel;
+/// use riemannian_laplace::internals::estimate::{euclidean_map, hausdorff_map, random_starts};
+/// use riemannian_laplace::internals::problems::Funnel;
 ///
 /// let target = Funnel::PAPER.target()?;
 /// let starts = random_starts(5, 2, 0);
@@ -50,10 +49,10 @@ impl From<MultistartMinimum> for PointEstimate {
 /// assert!(hausdorff.theta[1].abs() < 1e-6); // the centre of the Gaussian in disguise
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
-pub fn euclidean_map<M: DifferentiableMap>(target: &Target<M>, starts: &[Vec<f64>]) -> Result<PointEstimate> {
-    let mut workspace = target.workspace();
+pub fn euclidean_map(target: &Target, starts: &[Vec<f64>]) -> Result<PointEstimate> {
+    let mut evaluator = target.evaluator();
     let mut objective = |theta: &[f64], gradient: &mut [f64]| {
-        let value = target.gradient(theta, gradient, &mut workspace);
+        let value = evaluator.gradient(theta, gradient);
         gradient.iter_mut().for_each(|entry| *entry = -*entry);
         -value
     };
@@ -62,14 +61,13 @@ pub fn euclidean_map<M: DifferentiableMap>(target: &Target<M>, starts: &[Vec<f64
 
 /// The maximum of the density with respect to the Fisher metric's volume, the best of several BFGS runs. Each
 /// evaluation costs D² jets: for targets of few parameters.
-pub fn hausdorff_map<M: DifferentiableMap>(target: &Target<M>, starts: &[Vec<f64>]) -> Result<PointEstimate> {
+pub fn hausdorff_map(target: &Target, starts: &[Vec<f64>]) -> Result<PointEstimate> {
     let metric = fisher(target);
-    let mut evaluator = metric.pullback_evaluator();
-    let mut workspace = target.workspace();
-    let mut volume = vec![0.0; target.map.n_params()];
+    let (mut volumes, mut evaluator) = (metric.pullback_evaluator(), target.evaluator());
+    let mut volume = vec![0.0; target.n_params()];
     let mut objective = |theta: &[f64], gradient: &mut [f64]| {
-        let value = target.gradient(theta, gradient, &mut workspace);
-        let half_log_det = evaluator.half_log_det(theta, &mut volume);
+        let value = evaluator.gradient(theta, gradient);
+        let half_log_det = volumes.half_log_det(theta, &mut volume);
         for (entry, volume) in gradient.iter_mut().zip(&volume) {
             *entry = volume - *entry;
         }

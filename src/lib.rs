@@ -1,15 +1,36 @@
 //! Post-hoc uncertainty for trained neural networks: the Laplace approximation and its Riemannian extension.
 //!
+//! The types of everyday use are here at the root, and in the [`prelude`]. What they are made of is in [`internals`].
+//!
+//! ```
+//! use ndarray::array;
+//! use riemannian_laplace::prelude::*;
+//!
+//! let data = Dataset::new(array![[-1.0], [0.0], [1.0], [2.0]], array![[0.9], [0.1], [1.1], [3.9]])?;
+//! let start = Network::random(Architecture::new(&[1, 8, 1], Activation::Tanh)?, 1);
+//! let options = TrainingOptions { epochs: 500, ..Default::default() };
+//! let trained = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?;
+//!
+//! let mut laplace = Laplace::fit(trained.network, data, Family::gaussian(1.0)?, &FitOptions::default())?;
+//! laplace.optimize(&EvidenceOptions::default())?;
+//! let prediction = laplace.predict(&array![[0.5], [8.0]], &Method::default())?;
+//! assert!(prediction.epistemic_variance[(1, 0)] > prediction.epistemic_variance[(0, 0)]);
+//! # Ok::<(), riemannian_laplace::Error>(())
+//! ```
+//!
+//! # Notation
+//!
 //! | symbol | word in code | meaning |
 //! |---|---|---|
 //! | θ ∈ R^D | `theta`, parameters | flat weights: layer by layer, weight row by row `[out, in]`, then bias (PyTorch's order) |
 //! | v, a | velocity, acceleration | along a geodesic |
-//! | fₙ(θ) ∈ R^P | outputs | the network's raw outputs at input xₙ, n = 1…N |
+//! | fₙ(θ) ∈ R^P | outputs | the model's raw outputs at input xₙ, n = 1…N |
 //! | Jₙ ∈ R^{P×D} | jacobian | of fₙ |
-//! | ḟ = Jv, f̈ = vᵀ∇²f v | tangent, curvature (a second-order *jet*) | first and second derivative of f along v |
+//! | ḟ = Jv, f̈ = vᵀ∇²f v | first, second (with f a second-order *jet*) | first and second derivative of f along v |
 //! | Hₙ = H(fₙ) | output Fisher | Fisher information of the likelihood in its natural output coordinates |
 //! | A = diag(α) | prior precision | one value, or one for each layer |
 //! | J̃ = RᵀJ, H = RRᵀ | rows, whitened | the whitened Jacobian, M = N·P rows |
+//! | Σ JₙᵀHₙJₙ | curvature | of the data at θ̂; with A the precision G |
 //!
 //! # Cost
 //!
@@ -18,38 +39,43 @@
 //!
 //! | | weight space | function space | matrix-free |
 //! |---|---|---|---|
-//! | time | O(M·D² + D³) | O(N·D + M²·Σwidths + M³) | O(N·D) a product |
+//! | time | O(M·D² + D³) | O(N·D + M²·Σwidths + M³) | O(N·D) per product |
 //! | memory | O(M·D + D²) | O(D + N·Σwidths + M²) | O(D + N·Σwidths + M·rank) |
 //!
 //! The cheaper of the first two is chosen; the third, for accelerations alone, is chosen on request
-//! ([`metric::Pullback::with_matrix_free`]). An integrator keeps 26 numbers for each parameter (Adams).
+//! ([`Pullback::with_matrix_free`](internals::metric::Pullback::with_matrix_free)). An integrator keeps 26 numbers for each
+//! parameter (Adams).
 
-pub mod data;
-pub mod elementary;
 mod error;
-pub mod estimate;
-pub mod evaluate;
-pub mod evidence;
-pub mod geodesic;
-pub mod laplace;
-pub mod likelihood;
-pub mod linalg;
-pub mod map;
-pub mod memory;
-pub mod metric;
-pub mod network;
-pub mod ode;
-pub mod optimize;
-pub mod predict;
-pub mod prior;
-pub mod problems;
-pub mod random;
-#[cfg(feature = "reference")]
-pub mod reference;
-pub mod target;
-pub mod tensors;
+mod front;
+pub mod internals;
 
+use internals::{
+    data, elementary, evaluate, evidence, geodesic, laplace, likelihood, linalg, map, memory, metric, network, ode,
+    optimize, predict, prior, progress, random, target, tensors,
+};
+
+pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
 pub use error::{Error, Result, Unsupported};
+pub use evaluate::Scores;
+pub use evidence::{EvidenceOptimum, EvidenceOptions};
+pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples};
+pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
+pub use likelihood::Family;
+pub use map::{FunctionModel, Model, Taylor};
+pub use network::{Activation, Architecture, Layer, Linear, Network, Training, TrainingOptions, train};
+pub use predict::{Draws, Geodesics, Link, Method, Prediction};
+pub use progress::Progress;
+
+/// Everything for everyday use: `use riemannian_laplace::prelude::*;`.
+pub mod prelude {
+    pub use crate::{
+        Activation, Architecture, Batches, Contents, Dataset, Draws, EvidenceOptimum, EvidenceOptions, Family,
+        FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, Layer, Linear, Link, Method, MetricName, Model,
+        Network, Prediction, PriorValues, Progress, SamplerOptions, Samples, Scaling, Schema, Scores, Standardize,
+        Structure, Taylor, Training, TrainingOptions, train,
+    };
+}
 
 /// The README, whose code is compiled and run with the tests.
 #[cfg(doctest)]

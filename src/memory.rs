@@ -1,4 +1,8 @@
-//! Memory is estimated before it is taken: a request beyond the limit is an error that says what would fit.
+//! One budget of memory for the whole process, asked before memory is taken.
+//!
+//! What lives for a while is [reserved](reserve), and a [`Reservation`] gives its share back when it is dropped: work on
+//! several threads, or for several users of a service, is counted together. A request beyond the limit is an error that
+//! says how much is needed, for what, and what would fit.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +14,9 @@ const DEFAULT_SHARE: f64 = 0.8;
 
 /// A limit set by the user, in bytes; zero means none.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// What is reserved now, in bytes.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the limit in bytes for the whole process (`None`: back to 80 % of the memory available at start-up).
 pub fn set_limit(bytes: Option<u64>) {
@@ -23,6 +30,16 @@ pub fn limit() -> u64 {
         0 => (*AVAILABLE.get_or_init(available) as f64 * DEFAULT_SHARE) as u64,
         bytes => bytes,
     }
+}
+
+/// Bytes that all threads together have reserved now.
+pub fn reserved() -> u64 {
+    RESERVED.load(Ordering::Relaxed)
+}
+
+/// Bytes that may be reserved now: the limit without what is reserved.
+pub fn room() -> u64 {
+    limit().saturating_sub(reserved())
 }
 
 /// Bytes of memory available now, the control group's limit included where there is one.
@@ -42,18 +59,114 @@ pub(crate) fn gigabytes(amount: f64) -> String {
     format!("{amount:.*} GB", decimals as usize)
 }
 
-/// Checks that arrays of `numbers` f64 values fit within the limit.
+/// What other work has of the limit, for a message; nothing if it has nothing.
+pub(crate) fn in_use(reserved: f64) -> String {
+    if reserved > 0.0 { format!(", of which {} are in use", gigabytes(reserved)) } else { String::new() }
+}
+
+/// A share of the memory budget, given back when dropped. Kept beside the arrays that it was asked for.
+#[derive(Debug)]
+#[must_use = "a reservation that is not kept is given back at once"]
+pub struct Reservation {
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives back all but `numbers` f64 values, when the work is done and its result stays.
+    pub fn shrink(&mut self, numbers: f64) {
+        let kept = ((numbers * 8.0) as u64).min(self.bytes);
+        RESERVED.fetch_sub(self.bytes - kept, Ordering::Relaxed);
+        self.bytes = kept;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        RESERVED.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Reserves memory for arrays of `numbers` f64 values that live as long as the [`Reservation`], or says what would fit.
 ///
 /// ```
-/// use riemannian_laplace::memory;
-/// assert!(memory::check("a small matrix", 1_000.0, "nothing to advise").is_ok());
-/// let error = memory::check("the precision matrix", 1e15, "use the function-space solver").unwrap_err();
+/// use riemannian_laplace::internals::memory;
+/// let kept = memory::reserve("a small matrix", 1_000.0, "nothing to advise")?;
+/// assert_eq!(kept.bytes(), 8_000);
+/// assert!(memory::reserved() >= 8_000);
+/// drop(kept);
+/// let error = memory::reserve("the precision matrix", 1e15, "use the function-space solver").unwrap_err();
 /// assert!(error.to_string().contains("8000000.00 GB"));
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Reservation> {
+    let (needed, limit) = (numbers * 8.0, limit());
+    let bytes = needed.ceil() as u64; // 0 for what is negative or not a number
+    let fits = |reserved: u64| {
+        let total = reserved.checked_add(bytes)?;
+        (needed < f64::INFINITY && total <= limit).then_some(total)
+    };
+    match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+        Ok(_) => Ok(Reservation { bytes }),
+        Err(reserved) => Err(Error::Memory {
+            what: what.to_string(),
+            needed: needed / 1e9,
+            limit: limit as f64 / 1e9,
+            reserved: reserved as f64 / 1e9,
+            advice: advice.into(),
+        }),
+    }
+}
+
+/// Checks that arrays of `numbers` f64 values could be reserved now, for what is taken and given back at once.
+///
+/// ```
+/// use riemannian_laplace::internals::memory;
+/// assert!(memory::check("a small matrix", 1_000.0, "nothing to advise").is_ok());
+/// assert!(memory::check("the precision matrix", 1e15, "use the function-space solver").is_err());
 /// ```
 pub fn check(what: &str, numbers: f64, advice: impl Into<String>) -> Result<()> {
-    let (needed, limit) = (numbers * 8.0, limit() as f64);
-    if needed <= limit {
-        return Ok(());
+    reserve(what, numbers, advice).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The budget is shared by all tests of this process: amounts here are shares of the limit that no test comes near,
+    // and no test changes the limit.
+
+    #[test]
+    fn reservations_of_all_threads_count_together_and_are_given_back() -> Result<()> {
+        let sixty_percent = 0.6 * limit() as f64 / 8.0;
+        let kept = reserve("the first", sixty_percent, "")?;
+        assert_eq!(kept.bytes(), (sixty_percent * 8.0).ceil() as u64);
+        let elsewhere = std::thread::spawn(move || reserve("the second", sixty_percent, "wait").map(drop)).join();
+        match elsewhere {
+            Ok(Err(error)) => assert!(error.to_string().contains("GB are in use; wait"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(check("the third", sixty_percent, "").is_err());
+        drop(kept);
+        check("the fourth", sixty_percent, "")
     }
-    Err(Error::Memory { what: what.to_string(), needed: needed / 1e9, limit: limit / 1e9, advice: advice.into() })
+
+    #[test]
+    fn what_is_no_amount_is_refused_or_nothing() -> Result<()> {
+        assert!(reserve("infinitely much", f64::INFINITY, "").is_err());
+        assert!(reserve("not a number", f64::NAN, "").is_err());
+        assert!(reserve("more than bytes can be counted", 1e300, "").is_err());
+        assert_eq!(reserve("nothing", 0.0, "")?.bytes(), 0);
+        assert_eq!(reserve("less", -1.0, "")?.bytes(), 0);
+        let mut kept = reserve("a thousand", 1000.0, "")?;
+        kept.shrink(1e9);
+        assert_eq!(kept.bytes(), 8000);
+        kept.shrink(10.0);
+        assert_eq!(kept.bytes(), 80);
+        Ok(())
+    }
 }

@@ -9,7 +9,7 @@ use crate::linalg::dot;
 /// A = diag(α) over groups of consecutive parameters.
 ///
 /// ```
-/// use riemannian_laplace::prior::PriorPrecision;
+/// use riemannian_laplace::internals::prior::PriorPrecision;
 /// let prior = PriorPrecision::per_group(vec![1.0, 4.0], &[2, 1])?;
 /// assert_eq!(prior.quadratic(&[1.0, 2.0, 3.0]), 1.0 + 4.0 + 4.0 * 9.0);
 /// # Ok::<(), riemannian_laplace::Error>(())
@@ -33,9 +33,24 @@ impl PriorPrecision {
         Self::checked(values, groups)
     }
 
+    /// A = I.
+    pub fn identity(groups: &[usize]) -> Self {
+        Self { values: vec![1.0], groups: groups.to_vec() }
+    }
+
     /// No prior term: A = 0.
     pub fn improper(n_params: usize) -> Self {
         Self { values: vec![0.0], groups: vec![n_params] }
+    }
+
+    /// The same prior over the groups of a map: a single value serves any groups of as many parameters, one value for each
+    /// group only the same groups.
+    pub fn for_groups(&self, groups: &[usize]) -> Result<Self> {
+        check_size("number of parameters of the prior", groups.iter().sum(), self.n_params())?;
+        if self.values.len() > 1 && self.groups != groups {
+            return Err(Error::PriorGroups { prior: self.groups.clone(), model: groups.to_vec() });
+        }
+        Ok(Self { values: self.values.clone(), groups: groups.to_vec() })
     }
 
     fn checked(values: Vec<f64>, groups: &[usize]) -> Result<Self> {
@@ -77,6 +92,12 @@ impl PriorPrecision {
     /// The prior variance 1/α of each group.
     pub fn variances(&self) -> Vec<f64> {
         (0..self.groups.len()).map(|group| 1.0 / self.of_group(group)).collect()
+    }
+
+    /// The same into a vector that is reused.
+    pub fn write_variances(&self, variances: &mut Vec<f64>) {
+        variances.clear();
+        variances.extend((0..self.groups.len()).map(|group| 1.0 / self.of_group(group)));
     }
 
     /// Calls `visit` with each group's range of parameters and its α.
@@ -139,26 +160,44 @@ impl PriorPrecision {
 /// a volume-changing map such as the funnel's amounts to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prior {
-    /// A, which enters the Fisher metric.
-    pub precision: PriorPrecision,
-    /// b; empty means zero.
-    pub tilt: Vec<f64>,
+    precision: PriorPrecision,
+    tilt: Option<Vec<f64>>,
 }
 
 impl Prior {
     /// N(0, A⁻¹).
     pub fn gaussian(precision: PriorPrecision) -> Self {
-        Self { precision, tilt: Vec::new() }
+        Self { precision, tilt: None }
+    }
+
+    /// The same with the tilt b, one number for each parameter.
+    pub fn tilted(precision: PriorPrecision, tilt: Vec<f64>) -> Result<Self> {
+        check_size("length of the tilt", precision.n_params(), tilt.len())?;
+        Ok(Self { precision, tilt: Some(tilt) })
+    }
+
+    /// A, which enters the Fisher metric.
+    pub fn precision(&self) -> &PriorPrecision {
+        &self.precision
+    }
+
+    /// The same prior over the groups of a map.
+    pub fn for_groups(&self, groups: &[usize]) -> Result<Self> {
+        Ok(Self { precision: self.precision.for_groups(groups)?, tilt: self.tilt.clone() })
+    }
+
+    fn tilt(&self) -> &[f64] {
+        self.tilt.as_deref().unwrap_or_default()
     }
 
     /// log π(θ), normalised where the prior is proper and has no tilt.
     pub fn log_density(&self, theta: &[f64]) -> f64 {
-        let constant = if self.precision.is_proper() && self.tilt.is_empty() {
+        let constant = if self.precision.is_proper() && self.tilt.is_none() {
             0.5 * (self.precision.log_det() - theta.len() as f64 * (2.0 * std::f64::consts::PI).ln())
         } else {
             0.0
         };
-        constant - 0.5 * self.precision.quadratic(theta) + dot(&self.tilt, &theta[..self.tilt.len()])
+        constant - 0.5 * self.precision.quadratic(theta) + dot_of_shorter(self.tilt(), theta)
     }
 
     /// gradient ← gradient + ∇ log π(θ).
@@ -168,20 +207,26 @@ impl Prior {
                 gradient[d] -= alpha * theta[d];
             }
         });
-        for (value, slope) in gradient.iter_mut().zip(&self.tilt) {
+        for (value, slope) in gradient.iter_mut().zip(self.tilt()) {
             *value += slope;
         }
     }
 
     /// The derivative of log π along a velocity.
     pub fn slope(&self, theta: &[f64], velocity: &[f64]) -> f64 {
-        let mut sum = dot(&self.tilt, &velocity[..self.tilt.len()]);
+        let mut sum = dot_of_shorter(self.tilt(), velocity);
         self.precision.for_each_group(|range, alpha| sum -= alpha * dot(&theta[range.clone()], &velocity[range]));
         sum
     }
 
     /// The second derivative of log π along a velocity, −vᵀAv.
-    pub fn curvature(&self, velocity: &[f64]) -> f64 {
+    pub fn bend(&self, velocity: &[f64]) -> f64 {
         -self.precision.quadratic(velocity)
     }
+}
+
+/// Σ aᵢbᵢ over the entries that both have: none without a tilt.
+fn dot_of_shorter(tilt: &[f64], theta: &[f64]) -> f64 {
+    let length = tilt.len().min(theta.len());
+    dot(&tilt[..length], &theta[..length])
 }

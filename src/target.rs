@@ -8,35 +8,75 @@ use ndarray::ArrayView2;
 
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::{Likelihood, PointBuffers};
-use crate::map::{DifferentiableMap, Jet, MlpMap};
+use crate::map::{Evaluate, Jet, Map, Scratch};
 use crate::prior::Prior;
 
-/// A posterior density over the parameters of a map.
+/// A posterior density over the parameters of a map. Cheap to clone: its parts are shared.
+///
+/// ```
+/// use riemannian_laplace::internals::problems::Banana;
+/// let target = Banana::target(&[1.0, 1.5])?;
+/// let mut evaluator = target.evaluator();
+/// let mut gradient = [0.0; 2];
+/// let value = evaluator.gradient(&[0.5, 0.7], &mut gradient);
+/// assert_eq!(value, evaluator.log_posterior(&[0.5, 0.7]));
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-pub struct Target<M> {
-    /// θ → outputs.
-    pub map: M,
-    /// The distribution of an observation given its outputs.
-    pub likelihood: Arc<dyn Likelihood>,
+pub struct Target {
+    map: Arc<dyn Map>,
+    likelihood: Arc<dyn Likelihood>,
     /// Observations, point by point.
-    observations: Vec<f64>,
+    observations: Arc<[f64]>,
+    prior: Prior,
+}
+
+impl Target {
+    /// Checks that the observations fit the likelihood and the map, and that the prior fits the map: a prior with a
+    /// precision for each group must have the map's groups; a single precision serves any.
+    pub fn new(
+        map: Arc<dyn Map>,
+        likelihood: Arc<dyn Likelihood>,
+        observations: ArrayView2<'_, f64>,
+        prior: Prior,
+    ) -> Result<Self> {
+        let n_outputs = map.n_outputs();
+        likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
+        check_size("number of observations", map.n_points(), observations.nrows())?;
+        check_size("number of target columns", likelihood.n_targets(n_outputs), observations.ncols())?;
+        for (row, target) in observations.rows().into_iter().enumerate() {
+            likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
+        }
+        let prior = prior.for_groups(&map.groups())?;
+        Ok(Self { map, likelihood, observations: observations.iter().copied().collect(), prior })
+    }
+
+    /// θ → outputs.
+    pub fn map(&self) -> &Arc<dyn Map> {
+        &self.map
+    }
+
+    /// The distribution of an observation given its outputs.
+    pub fn likelihood(&self) -> &Arc<dyn Likelihood> {
+        &self.likelihood
+    }
+
     /// The prior.
-    pub prior: Prior,
-}
+    pub fn prior(&self) -> &Prior {
+        &self.prior
+    }
 
-/// Buffers for evaluations of a [`Target`].
-#[derive(Debug)]
-pub struct TargetWorkspace<W> {
-    /// The map's own buffers, with one seed column.
-    pub(crate) map: W,
-    pub(crate) jet: Jet,
-    /// ∂ log p/∂f, unit-major: the seeds of the gradient.
-    pub(crate) scores: Vec<f64>,
-    pub(crate) ones: Vec<f64>,
-    pub(crate) points: PointBuffers,
-}
+    /// D, the number of parameters.
+    pub fn n_params(&self) -> usize {
+        self.map.n_params()
+    }
 
-impl Target<MlpMap> {
+    /// The observation at a point.
+    pub fn observation(&self, n: usize) -> &[f64] {
+        let width = self.observations.len() / self.map.n_points().max(1);
+        &self.observations[n * width..(n + 1) * width]
+    }
+
     /// The same target with some of its points only, in the order given.
     pub fn at_points(&self, points: &[usize]) -> Result<Self> {
         Ok(Self {
@@ -46,129 +86,145 @@ impl Target<MlpMap> {
             prior: self.prior.clone(),
         })
     }
-}
 
-impl<M: DifferentiableMap> Target<M> {
-    /// Checks that the observations fit the likelihood and the map.
-    pub fn new(
-        map: M,
-        likelihood: Arc<dyn Likelihood>,
-        observations: ArrayView2<'_, f64>,
-        prior: Prior,
-    ) -> Result<Self> {
-        let n_outputs = map.n_outputs();
-        likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
-        check_size("number of observations", map.n_points(), observations.nrows())?;
-        check_size("number of target columns", likelihood.n_targets(n_outputs), observations.ncols())?;
-        check_size("number of parameters of the prior", map.n_params(), prior.precision.n_params())?;
-        for (row, target) in observations.rows().into_iter().enumerate() {
-            likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
-        }
-        Ok(Self { map, likelihood, observations: observations.iter().copied().collect(), prior })
-    }
-
-    /// The observation at a point.
-    pub fn observation(&self, n: usize) -> &[f64] {
-        let width = self.observations.len() / self.map.n_points().max(1);
-        &self.observations[n * width..(n + 1) * width]
-    }
-
-    /// Buffers for evaluations.
-    pub fn workspace(&self) -> TargetWorkspace<M::Workspace> {
+    /// One thread's buffers, and the operations that need them.
+    pub fn evaluator(&self) -> TargetEvaluator {
         let (n, p) = (self.map.n_points(), self.map.n_outputs());
-        TargetWorkspace {
-            map: self.map.workspace(1),
+        TargetEvaluator {
+            target: self.clone(),
+            map: self.map.clone().evaluate(1),
+            scratch: Scratch::default(),
             jet: Jet::new(n, p),
             scores: vec![0.0; n * p],
             ones: vec![1.0; n],
             points: PointBuffers::new(n, p),
         }
     }
+}
 
+/// Evaluations of a [`Target`], with buffers of their own.
+pub struct TargetEvaluator {
+    target: Target,
+    /// The map's own buffers, with one seed column.
+    map: Box<dyn Evaluate>,
+    scratch: Scratch,
+    jet: Jet,
+    /// ∂ log p/∂f, unit-major: the seeds of the gradient.
+    scores: Vec<f64>,
+    ones: Vec<f64>,
+    points: PointBuffers,
+}
+
+impl TargetEvaluator {
     /// Σₙ log p(yₙ | fₙ(θ)).
-    pub fn log_likelihood(&self, theta: &[f64], workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
-        self.map.outputs(theta, &mut workspace.jet.outputs, &mut workspace.map);
-        self.log_likelihood_of_last(workspace)
+    pub fn log_likelihood(&mut self, theta: &[f64]) -> f64 {
+        self.map.outputs(theta, &mut self.jet.outputs);
+        self.log_likelihood_of_last()
     }
 
     /// Σₙ log p(yₙ | fₙ) at the outputs of the last evaluation.
-    fn log_likelihood_of_last(&self, workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
-        let TargetWorkspace { jet, points, .. } = workspace;
-        points.log_density(&*self.likelihood, &self.observations, &jet.outputs)
+    fn log_likelihood_of_last(&mut self) -> f64 {
+        self.points.log_density(&*self.target.likelihood, &self.target.observations, &self.jet.outputs)
     }
 
     /// log p(yₙ | fₙ) at the outputs of the last evaluation.
-    pub(crate) fn log_density_of_last(&self, n: usize, workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
-        let TargetWorkspace { jet, points, .. } = workspace;
-        points.log_density_at(&*self.likelihood, self.observation(n), &jet.outputs, n)
+    pub(crate) fn log_density_of_last(&mut self, n: usize) -> f64 {
+        let Self { target, points, jet, .. } = self;
+        points.log_density_at(&*target.likelihood, target.observation(n), &jet.outputs, n)
     }
 
     /// ℓ(θ).
-    pub fn log_posterior(&self, theta: &[f64], workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
-        self.log_likelihood(theta, workspace) + self.prior.log_density(theta)
+    pub fn log_posterior(&mut self, theta: &[f64]) -> f64 {
+        self.log_likelihood(theta) + self.target.prior.log_density(theta)
     }
 
     /// ℓ(θ) and its gradient.
-    pub fn gradient(&self, theta: &[f64], gradient: &mut [f64], workspace: &mut TargetWorkspace<M::Workspace>) -> f64 {
-        let value = self.log_posterior(theta, workspace);
-        self.fill_scores(workspace);
-        self.map.pull_back(theta, &workspace.scores, &mut workspace.map);
-        self.map.transpose_times(&workspace.ones, &mut workspace.map, gradient);
-        self.prior.add_gradient(theta, gradient);
+    pub fn gradient(&mut self, theta: &[f64], gradient: &mut [f64]) -> f64 {
+        let value = self.log_posterior(theta);
+        self.fill_scores();
+        self.pull_back_gradient(theta, gradient);
         value
     }
 
+    /// ∇ℓ(θ) from the scores of the last evaluation, which was at θ.
+    pub(crate) fn pull_back_gradient(&mut self, theta: &[f64], gradient: &mut [f64]) {
+        self.map.pull_back(theta, &self.scores);
+        self.map.transpose_times(&self.ones, gradient, &mut self.scratch);
+        self.target.prior.add_gradient(theta, gradient);
+    }
+
     /// ℓ, ℓ̇ and ℓ̈ along a velocity.
-    pub fn jet(
-        &self,
-        theta: &[f64],
-        velocity: &[f64],
-        workspace: &mut TargetWorkspace<M::Workspace>,
-    ) -> (f64, f64, f64) {
-        let (slope, curvature) = self.slope_and_curvature(theta, velocity, workspace);
-        (self.log_likelihood_of_last(workspace) + self.prior.log_density(theta), slope, curvature)
+    pub fn jet(&mut self, theta: &[f64], velocity: &[f64]) -> (f64, f64, f64) {
+        let (slope, bend) = self.slope_and_bend(theta, velocity);
+        (self.log_posterior_of_last(theta), slope, bend)
+    }
+
+    /// ℓ(θ) at the outputs of the last evaluation, which was at θ.
+    pub(crate) fn log_posterior_of_last(&mut self, theta: &[f64]) -> f64 {
+        self.log_likelihood_of_last() + self.target.prior.log_density(theta)
     }
 
     /// ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀHₙḟₙ] − vᵀAv, with g the scores and H the output Fisher (the negative
     /// Hessian of log p in its outputs, since every likelihood here is in canonical form).
-    pub fn slope_and_curvature(
-        &self,
-        theta: &[f64],
-        velocity: &[f64],
-        workspace: &mut TargetWorkspace<M::Workspace>,
-    ) -> (f64, f64) {
-        self.map.jet(theta, velocity, &mut workspace.jet, &mut workspace.map);
-        self.fill_scores(workspace);
-        let TargetWorkspace { jet, scores, points, .. } = workspace;
-        let (slope, curvature) = points.log_density_jets(&*self.likelihood, jet, scores);
-        (slope + self.prior.slope(theta, velocity), curvature + self.prior.curvature(velocity))
+    pub fn slope_and_bend(&mut self, theta: &[f64], velocity: &[f64]) -> (f64, f64) {
+        self.move_along(theta, velocity);
+        let Self { target, jet, scores, points, .. } = self;
+        let (slope, bend) = points.log_density_jets(&*target.likelihood, jet, scores);
+        (slope + target.prior.slope(theta, velocity), bend + target.prior.bend(velocity))
+    }
+
+    /// The jet along a velocity, and the scores.
+    pub(crate) fn move_along(&mut self, theta: &[f64], velocity: &[f64]) {
+        self.map.jet(theta, velocity, &mut self.jet);
+        self.fill_scores();
+    }
+
+    /// The outputs, and the scores.
+    pub(crate) fn move_to(&mut self, theta: &[f64]) {
+        self.map.outputs(theta, &mut self.jet.outputs);
+        self.fill_scores();
     }
 
     /// The first and second derivative of log p(yₙ | fₙ) along the velocity of the last jet.
-    pub(crate) fn point_jet(&self, n: usize, workspace: &mut TargetWorkspace<M::Workspace>) -> (f64, f64) {
-        let TargetWorkspace { jet, scores, points, .. } = workspace;
-        points.log_density_jet(&*self.likelihood, jet, scores, n)
+    pub(crate) fn point_jet(&mut self, n: usize) -> (f64, f64) {
+        let Self { target, jet, scores, points, .. } = self;
+        points.log_density_jet(&*target.likelihood, jet, scores, n)
     }
 
     /// The scores ∂ log p/∂f at the outputs of the last evaluation.
-    pub(crate) fn fill_scores(&self, workspace: &mut TargetWorkspace<M::Workspace>) {
-        let TargetWorkspace { jet, scores, points, .. } = workspace;
-        points.scores(&*self.likelihood, &self.observations, &jet.outputs, scores);
+    fn fill_scores(&mut self) {
+        let Self { target, jet, scores, points, .. } = self;
+        points.scores(&*target.likelihood, &target.observations, &jet.outputs, scores);
+    }
+
+    /// The scores of the last evaluation, unit-major.
+    pub(crate) fn scores(&self) -> &[f64] {
+        &self.scores
+    }
+
+    /// The map's own evaluations.
+    pub(crate) fn map(&mut self) -> &mut dyn Evaluate {
+        &mut *self.map
+    }
+
+    /// The map's rows.
+    pub(crate) fn rows(&self) -> &dyn Evaluate {
+        &*self.map
     }
 
     /// ∇²ℓ(θ), exact, from jets by polarisation: uᵀ∇²ℓ w = ¼[ℓ̈(u + w) − ℓ̈(u − w)]. Costs D² jets; for small D.
-    pub fn hessian(&self, theta: &[f64], workspace: &mut TargetWorkspace<M::Workspace>) -> Mat<f64> {
+    pub fn hessian(&mut self, theta: &[f64]) -> Mat<f64> {
         let size = theta.len();
         let mut hessian = Mat::zeros(size, size);
         let mut direction = vec![0.0; size];
         for i in 0..size {
             direction[i] = 1.0;
-            hessian[(i, i)] = self.jet(theta, &direction, workspace).2;
+            hessian[(i, i)] = self.jet(theta, &direction).2;
             for j in 0..i {
                 direction[j] = 1.0;
-                let plus = self.jet(theta, &direction, workspace).2;
+                let plus = self.jet(theta, &direction).2;
                 direction[j] = -1.0;
-                let minus = self.jet(theta, &direction, workspace).2;
+                let minus = self.jet(theta, &direction).2;
                 direction[j] = 0.0;
                 hessian[(i, j)] = 0.25 * (plus - minus);
                 hessian[(j, i)] = hessian[(i, j)];

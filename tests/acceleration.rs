@@ -5,12 +5,13 @@ mod common;
 use common::geometry::{Golden, likelihoods, random_target, relative_error, rows};
 use common::normal_vector;
 use faer::Mat;
-use riemannian_laplace::laplace::WeightSpace;
-use riemannian_laplace::likelihood::{Bernoulli, Categorical, Likelihood};
-use riemannian_laplace::linalg::eigenvalues;
-use riemannian_laplace::map::{DifferentiableMap, Jet, jacobian};
-use riemannian_laplace::metric::{self, Evaluator, Metric, Pullback, Space};
-use riemannian_laplace::network::Activation;
+use riemannian_laplace::Activation;
+use riemannian_laplace::Structure;
+use riemannian_laplace::internals::laplace::WeightSpace;
+use riemannian_laplace::internals::likelihood::{Bernoulli, Categorical, Likelihood};
+use riemannian_laplace::internals::linalg::eigenvalues;
+use riemannian_laplace::internals::map::{Evaluator, Jet, jacobian};
+use riemannian_laplace::internals::metric::{self, Metric, Pullback};
 use std::sync::Arc;
 
 fn acceleration(metric: &dyn Metric, theta: &[f64], velocity: &[f64]) -> Vec<f64> {
@@ -20,7 +21,7 @@ fn acceleration(metric: &dyn Metric, theta: &[f64], velocity: &[f64]) -> Vec<f64
 }
 
 /// The lowered −Γ(v, v) from the definition: G differentiated by central differences, extrapolated once.
-fn christoffel_force<M: DifferentiableMap>(metric: &Pullback<M>, theta: &[f64], velocity: &[f64]) -> Vec<f64> {
+fn christoffel_force(metric: &Pullback, theta: &[f64], velocity: &[f64]) -> Vec<f64> {
     let size = theta.len();
     let matrix = |point: &[f64]| metric.at(point).unwrap().matrix().to_owned();
     let difference = |k: usize, step: f64| -> Mat<f64> {
@@ -49,9 +50,9 @@ fn christoffel_force<M: DifferentiableMap>(metric: &Pullback<M>, theta: &[f64], 
 }
 
 /// Both solvers of a metric, and the definition (whose differences limit the agreement to about 1e-7).
-fn check_metric<M: DifferentiableMap + Clone>(metric: Pullback<M>, theta: &[f64], velocity: &[f64], what: &str) {
-    let in_weight_space = acceleration(&metric.clone().with_space(Space::Weight), theta, velocity);
-    let in_function_space = acceleration(&metric.clone().with_space(Space::Function), theta, velocity);
+fn check_metric(metric: Pullback, theta: &[f64], velocity: &[f64], what: &str) {
+    let in_weight_space = acceleration(&metric.clone().with_structure(Structure::WeightSpace), theta, velocity);
+    let in_function_space = acceleration(&metric.clone().with_structure(Structure::FunctionSpace), theta, velocity);
     let error = relative_error(&in_function_space, &in_weight_space);
     assert!(error < 1e-9, "{what}: the solvers differ by {error:e}");
     let mut force = christoffel_force(&metric, theta, velocity);
@@ -130,12 +131,12 @@ fn saturated_logits_leave_the_acceleration_finite_and_right() {
         }
         let velocity = normal_vector(theta.len(), 6);
         let metric = metric::fisher(&target);
-        let results = [Space::Weight, Space::Function]
-            .map(|space| acceleration(&metric.clone().with_space(space), &theta, &velocity));
-        let points = target.map.n_points();
+        let results = [Structure::WeightSpace, Structure::FunctionSpace]
+            .map(|structure| acceleration(&metric.clone().with_structure(structure), &theta, &velocity));
+        let points = target.map().n_points();
         let mut jet = Jet::new(points, outputs);
-        target.map.jet(&theta, &velocity, &mut jet, &mut target.map.workspace(1));
-        let jacobian = jacobian(&target.map, &theta);
+        Evaluator::new(target.map(), 1).jet(&theta, &velocity, &mut jet);
+        let jacobian = jacobian(target.map(), &theta);
         let mut expected = vec![0.0; theta.len()];
         for n in 0..points {
             let gather = |values: &[f64]| (0..outputs).map(|k| values[k * points + n]).collect::<Vec<f64>>();
@@ -148,7 +149,7 @@ fn saturated_logits_leave_the_acceleration_finite_and_right() {
                     values
                 }
             };
-            let (f, first, second) = (gather(&jet.outputs), gather(&jet.tangents), gather(&jet.curvatures));
+            let (f, first, second) = (gather(&jet.outputs), gather(&jet.first), gather(&jet.second));
             let force = output_force(&pair(f), &pair(first), &pair(second));
             for (k, force) in force[force.len() - outputs..].iter().enumerate() {
                 for (d, value) in expected.iter_mut().enumerate() {
@@ -175,7 +176,7 @@ fn references_from_jax_are_met() {
         let golden = Golden::load(case);
         let posterior = golden.fit();
         let target = posterior.target("fisher").unwrap();
-        let base = posterior.network().parameters();
+        let base = posterior.parameters();
         let velocities = rows(&golden.velocities.tensors["v"]);
         let fisher = metric::fisher(&target);
         let monge = metric::monge(&target);
@@ -215,7 +216,7 @@ fn the_squared_speed_is_the_metric_s_quadratic_form() {
                 expected += velocity[i] * matrix.matrix()[(i, j)] * velocity[j];
             }
         }
-        let speed = metric.pullback_evaluator().squared_speed(&theta, &velocity);
+        let speed = metric.evaluator().squared_speed(&theta, &velocity);
         assert!((speed / expected - 1.0).abs() < 1e-12);
     }
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use riemannian_laplace::elementary;
-use riemannian_laplace::network::Activation;
+use riemannian_laplace::Activation;
+use riemannian_laplace::internals::elementary;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -8,6 +8,11 @@ mod bad_models;
 mod bad_options;
 #[path = "cli/bad_posteriors.rs"]
 mod bad_posteriors;
+#[path = "cli/columns.rs"]
+mod columns;
+#[cfg(unix)]
+#[path = "cli/files.rs"]
+mod files;
 #[path = "cli/flow.rs"]
 mod flow;
 #[path = "cli/geodesics.rs"]
@@ -20,8 +25,8 @@ mod limits;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use riemannian_laplace::data::Table;
-use riemannian_laplace::network::{Activation, Architecture, Network};
+use riemannian_laplace::internals::data::Table;
+use riemannian_laplace::{Activation, Architecture, Network};
 
 /// What the program did.
 struct Outcome {
@@ -80,6 +85,22 @@ impl Folder {
             .current_dir(self.0.path())
             .output()
             .expect("the program runs");
+        Outcome {
+            status: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("text on stdout"),
+            stderr: String::from_utf8(output.stderr).expect("text on stderr"),
+        }
+    }
+
+    /// Runs a line of the shell in the folder, in which `rla` is the program.
+    #[cfg(unix)]
+    fn shell(&self, line: &str) -> Outcome {
+        let script = format!("rla() {{ \"$0\" \"$@\"; }}\n{line}");
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_rla")])
+            .current_dir(self.0.path())
+            .output()
+            .expect("a shell");
         Outcome {
             status: output.status.code(),
             stdout: String::from_utf8(output.stdout).expect("text on stdout"),

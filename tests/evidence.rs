@@ -6,15 +6,16 @@ mod common;
 use std::error::Error;
 
 use ndarray::{Array2, array};
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::evidence::{EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, PriorStructure};
-use riemannian_laplace::laplace::{Contents, FitOptions, Laplace, SolverChoice};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Network};
+use riemannian_laplace::Dataset;
+use riemannian_laplace::Family;
+use riemannian_laplace::internals::evidence::{Free, Hyperparameters, PriorStructure};
+use riemannian_laplace::{Activation, Network};
+use riemannian_laplace::{Contents, FitOptions, Laplace, Structure};
+use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
 
 use common::{Outcome, architecture, file, is_close, random_data, random_network, read_csv, read_numbers};
 
-const SOLVERS: [SolverChoice; 2] = [SolverChoice::WeightSpace, SolverChoice::FunctionSpace];
+const SOLVERS: [Structure; 2] = [Structure::WeightSpace, Structure::FunctionSpace];
 
 fn hyperparameters(laplace: &Laplace) -> Hyperparameters {
     Hyperparameters {
@@ -26,7 +27,8 @@ fn hyperparameters(laplace: &Laplace) -> Hyperparameters {
 /// The evidence at other hyperparameters.
 fn evidence_at(laplace: &Laplace, hyperparameters: &Hyperparameters) -> f64 {
     let mut moved = laplace.clone();
-    moved.set_hyperparameters(hyperparameters).expect("valid hyperparameters");
+    let Hyperparameters { prior_precision, sigma } = hyperparameters;
+    moved.set_hyperparameters(&prior_precision.clone().into(), sigma).expect("valid hyperparameters");
     moved.log_marginal_likelihood()
 }
 
@@ -79,9 +81,9 @@ fn posteriors() -> Result<Vec<(String, Laplace)>, Box<dyn Error>> {
             let data = random_data(&network, &family, points, 30 + index as u64);
             for solver in SOLVERS {
                 for layered in [false, true] {
-                    let layers = shape.layers().len();
+                    let layers = shape.linear_layers().len();
                     let prior: Vec<f64> = (0..if layered { layers } else { 1 }).map(|l| 0.5 + l as f64).collect();
-                    let options = FitOptions { prior_precision: prior.clone(), solver };
+                    let options = FitOptions { prior_precision: prior.clone().into(), structure: solver };
                     let laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
                     let name =
                         format!("{} {shape}, N = {points}, A = {prior:?}, {solver:?}", family.likelihood().name());
@@ -157,7 +159,7 @@ fn optima_are_stationary_and_what_is_held_stays() -> Outcome {
             let n_alpha = match (options.prior, options.prior_structure) {
                 (Free::Held, _) => before.prior_precision.len(),
                 (Free::Tuned, PriorStructure::Scalar) => 1,
-                (Free::Tuned, PriorStructure::PerLayer) => laplace.network().architecture().layers().len(),
+                (Free::Tuned, PriorStructure::PerLayer) => laplace.model().groups().len(),
             };
             assert_eq!(found.prior_precision.len(), n_alpha, "{name}");
             assert_eq!(found.sigma.len(), before.sigma.len(), "{name}");
@@ -262,7 +264,7 @@ fn the_start_does_not_matter_where_there_is_one_optimum() -> Outcome {
             let mut start = hyperparameters(&moved);
             start.prior_precision.iter_mut().for_each(|value| *value *= factor);
             start.sigma.iter_mut().for_each(|value| *value *= 30.0);
-            moved.set_hyperparameters(&start)?;
+            moved.set_hyperparameters(&start.prior_precision.into(), &start.sigma)?;
             let found = moved.optimize(&EvidenceOptions::default())?;
             let (a, b) = (reference.log_marginal_likelihood, found.log_marginal_likelihood);
             assert!(is_close(a, b, 1e-9, 1.0), "{name}: {reference:?} and {found:?}");
@@ -287,7 +289,7 @@ fn a_prior_precision_that_wants_to_be_infinite_is_reported() -> Outcome {
         for solver in SOLVERS {
             for prior_structure in [PriorStructure::Scalar, PriorStructure::PerLayer] {
                 for bounds in [(1e-10, 1e10), (1e-3, 1e3)] {
-                    let options = FitOptions { solver, ..Default::default() };
+                    let options = FitOptions { structure: solver, ..Default::default() };
                     let mut laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
                     let optimum =
                         laplace.optimize(&EvidenceOptions { prior_structure, bounds, ..Default::default() })?;
@@ -320,14 +322,14 @@ fn a_noise_that_wants_to_vanish_is_reported() -> Outcome {
     let data = Dataset::new(inputs.clone(), data.outputs(&inputs)?)?;
     for solver in SOLVERS {
         for bounds in [(1e-10, 1e10), (1e-4, 1e4)] {
-            let options = FitOptions { solver, ..Default::default() };
+            let options = FitOptions { structure: solver, ..Default::default() };
             let mut laplace = Laplace::fit(network.clone(), data.clone(), Family::gaussian(1.0)?, &options)?;
             let before = laplace.log_marginal_likelihood();
             let optimum = match laplace.optimize(&EvidenceOptions { bounds, ..Default::default() }) {
                 Ok(optimum) => optimum,
                 // 30 points and 13 parameters: the Gram matrix is singular, and 1 is lost beside it at σ = 1e-10.
                 Err(error) => {
-                    assert!((solver, bounds.0) == (SolverChoice::FunctionSpace, 1e-10), "{error}");
+                    assert!((solver, bounds.0) == (Structure::FunctionSpace, 1e-10), "{error}");
                     let message = error.to_string();
                     assert!(message.contains("sigma 0 ran to the bound 1e-10"), "{message}");
                     assert!(!error.is_input());
@@ -403,7 +405,7 @@ fn snelsons_networks_have_the_reference_optima() -> Outcome {
         let data = snelson(split, scale == "std")?;
         assert_eq!(data.len(), if split == "gap" { 148 } else { 150 });
         for solver in SOLVERS {
-            let options = FitOptions { solver, ..Default::default() };
+            let options = FitOptions { structure: solver, ..Default::default() };
             let mut laplace = Laplace::fit(network.clone(), data.clone(), Family::gaussian(1.0)?, &options)?;
             let optimum = laplace.optimize(&EvidenceOptions::default())?;
             let found = &optimum.hyperparameters;

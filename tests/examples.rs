@@ -12,10 +12,9 @@ use lowdim::score::{Score, distance};
 use lowdim::truth::{Truth, integral};
 use lowdim::{REFERENCE_SEED, Size, exact_seed, funnel, gaussian, squiggle};
 use ndarray::{Array2, ArrayView2, Axis};
-use riemannian_laplace::map::DifferentiableMap;
-use riemannian_laplace::problems::{Banana, Funnel, Squiggle};
-use riemannian_laplace::reference::{Start, nuts};
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::problems::{Banana, Funnel, Squiggle};
+use riemannian_laplace::internals::reference::{Start, nuts};
+use riemannian_laplace::internals::target::Target;
 
 const REPEATS: u64 = 8;
 
@@ -51,15 +50,15 @@ const CLEAR: f64 = 5.0;
 /// Independent sets of the same distribution differ by less, but for a chance of 0.4 %.
 const SAME: f64 = 3.5;
 
-fn distances<M: DifferentiableMap>(
-    target: &Target<M>,
+fn distances(
+    target: &Target,
     placement: &Placement,
     method: Method,
     (samples, seed): (usize, u64),
     reference: ArrayView2<'_, f64>,
 ) -> Spread {
     let score = |repeat| {
-        let drawn = placement.draw(target, method, samples, seed + repeat, &|| ()).unwrap();
+        let drawn = placement.draw(target, method, samples, seed + repeat, &()).unwrap();
         let score = Score::of(&drawn, 0.0, reference).unwrap();
         assert_eq!(score.failed, 0, "{method:?}");
         score.distance
@@ -162,9 +161,9 @@ fn the_banana_is_best_approximated_at_the_hausdorff_map_with_the_fisher_metric()
 }
 
 /// The log density agrees with the target's up to a constant, and the marginals are its integrals.
-fn check_truth<M: DifferentiableMap>(truth: &Truth, target: &Target<M>, points: &Array2<f64>, reach: [f64; 2]) {
-    let mut workspace = target.workspace();
-    let mut offset = |theta: [f64; 2]| (truth.log_density)(theta) - target.log_posterior(&theta, &mut workspace);
+fn check_truth(truth: &Truth, target: &Target, points: &Array2<f64>, reach: [f64; 2]) {
+    let mut evaluator = target.evaluator();
+    let mut offset = |theta: [f64; 2]| (truth.log_density)(theta) - evaluator.log_posterior(&theta);
     let origin = offset([0.0, 0.0]);
     for row in points.rows() {
         let theta = [row[0], row[1]];

@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use common::geometry::{Golden, dataset, random_target, relative_error, rows};
 use common::normal_vector;
-use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
-use riemannian_laplace::geodesic::{
-    Accuracy, ExponentialMap, GaussianLogarithm, GeodesicOptions, LogarithmOptions, LogarithmicMap, SamplerOptions,
-    sample_monge_log,
+use riemannian_laplace::Activation;
+use riemannian_laplace::internals::estimate::{euclidean_map, hausdorff_map, random_starts};
+use riemannian_laplace::internals::geodesic::{
+    Accuracy, ExponentialMap, GaussianLogarithm, LogarithmOptions, LogarithmicMap, sample_monge_log,
 };
-use riemannian_laplace::laplace::WeightSpace;
-use riemannian_laplace::likelihood::Gaussian;
-use riemannian_laplace::linalg::norm;
-use riemannian_laplace::metric::{self, Metric};
-use riemannian_laplace::network::Activation;
-use riemannian_laplace::ode::{Method, Status};
-use riemannian_laplace::prior::PriorPrecision;
-use riemannian_laplace::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
+use riemannian_laplace::internals::laplace::WeightSpace;
+use riemannian_laplace::internals::likelihood::Gaussian;
+use riemannian_laplace::internals::linalg::norm;
+use riemannian_laplace::internals::metric::{self, Metric};
+use riemannian_laplace::internals::ode::{Integrator, Status};
+use riemannian_laplace::internals::prior::PriorPrecision;
+use riemannian_laplace::internals::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
+use riemannian_laplace::{GeodesicOptions, SamplerOptions};
 
 fn tight() -> GeodesicOptions {
-    GeodesicOptions { method: Method::Dop853, ..GeodesicOptions::with_tolerances(1e-10, 1e-12) }
+    GeodesicOptions { integrator: Integrator::Dop853, ..GeodesicOptions::with_tolerances(1e-10, 1e-12) }
 }
 
 #[test]
@@ -105,11 +105,12 @@ fn monge_with_logarithm_gives_the_euclidean_sample_back_for_a_gaussian() {
         let fisher = metric::fisher(&target);
         let precision = fisher.at(&base).unwrap();
         let (monge, logarithm) = (metric::monge(&target), GaussianLogarithm::new(&precision).unwrap());
-        let options = SamplerOptions { samples: 6, seed: 3, geodesic: tight() };
-        let samples = sample_monge_log(&monge, &logarithm, &base, &precision, &options, &|| ()).unwrap();
+        let options = SamplerOptions { range: 0..6, seed: 3, geodesic: tight() };
+        let samples = sample_monge_log(&monge, &logarithm, &base, &precision, &options, &()).unwrap();
         assert_eq!(samples.failed(), 0);
         let euclidean = metric::euclidean(size);
-        let straight = riemannian_laplace::geodesic::sample(&euclidean, &base, &precision, &options, &|| ()).unwrap();
+        let straight =
+            riemannian_laplace::internals::geodesic::sample(&euclidean, &base, &precision, &options, &()).unwrap();
         let error = relative_error(&samples.theta, &straight.theta);
         assert!(error < 1e-6, "D = {size}: {error:e}");
     }
@@ -146,7 +147,8 @@ fn logarithm_and_exponential_are_inverse_for_every_metric() {
 
     let ripley = dataset("ripley.csv", "y");
     let ripley =
-        riemannian_laplace::data::Dataset::new(standardized(ripley.inputs()), ripley.targets().clone()).unwrap();
+        riemannian_laplace::internals::data::Dataset::new(standardized(ripley.inputs()), ripley.targets().clone())
+            .unwrap();
     let logistic = logistic_regression(&ripley, 100.0).unwrap();
     let base = euclidean_map(&logistic, &random_starts(1, 3, 0)).unwrap().theta;
     let fisher = metric::fisher(&logistic);
@@ -159,14 +161,19 @@ fn logarithm_and_exponential_are_inverse_for_every_metric() {
     let golden = Golden::load("p1");
     let posterior = golden.fit();
     let target = posterior.target("fisher").unwrap();
-    let base = posterior.network().parameters();
+    let base = posterior.parameters();
     let velocity: Vec<f64> = rows(&golden.velocities.tensors["v"]).row(0).iter().map(|v| 0.3 * v).collect();
     check_round_trip(&metric::fisher(&target), base, &velocity, "network, Fisher");
     check_round_trip(&metric::empirical_fisher(&target), base, &velocity, "network, empirical Fisher");
     // The Monge surface of a network is steep: only short geodesics are the only ones between their ends.
     let short: Vec<f64> = velocity.iter().map(|v| 0.02 * v).collect();
     check_round_trip(&metric::monge(&target), base, &short, "network, Monge");
-    check_round_trip(&metric::gaussian_monge(posterior.precision(), base), base, &short, "network, Gaussian Monge");
+    check_round_trip(
+        &metric::gaussian_monge(posterior.precision().clone(), base),
+        base,
+        &short,
+        "network, Gaussian Monge",
+    );
     check_round_trip(&metric::euclidean(base.len()), base, &velocity, "network, Euclidean");
 }
 
@@ -176,7 +183,7 @@ fn end_points_of_the_references_are_met() {
         let golden = Golden::load(case);
         let posterior = golden.fit();
         let target = posterior.target("fisher").unwrap();
-        let base = posterior.network().parameters();
+        let base = posterior.parameters();
         let (fisher, monge) = (metric::fisher(&target), metric::monge(&target));
         let empirical = metric::empirical_fisher(&target);
         for (tag, reference) in golden.expected["exp"].as_object().unwrap() {
@@ -218,7 +225,7 @@ fn evaluations_equal_scipys_at_its_default_tolerances() {
         let velocities = rows(&golden.velocities.tensors["v"]);
         let counts = golden.expected["rk45_default"]["fisher"]["nfev"].as_array().unwrap();
         for (velocity, count) in velocities.rows().into_iter().zip(counts) {
-            let geodesic = exponential.map(posterior.network().parameters(), &velocity.to_vec()).unwrap();
+            let geodesic = exponential.map(posterior.parameters(), &velocity.to_vec()).unwrap();
             assert_eq!(geodesic.evaluations as u64, count.as_u64().unwrap(), "{case}");
         }
     }
@@ -234,12 +241,12 @@ fn a_drift_target_is_met_or_the_sample_is_flagged() {
     let options = GeodesicOptions { accuracy: Accuracy::Drift { target: 1e-6, attempts: 7 }, ..Default::default() };
     let mut exponential = ExponentialMap::new(&metric, options).unwrap();
     for velocity in velocities.rows() {
-        let geodesic = exponential.map(posterior.network().parameters(), &velocity.to_vec()).unwrap();
+        let geodesic = exponential.map(posterior.parameters(), &velocity.to_vec()).unwrap();
         assert!(geodesic.certified && geodesic.drift <= 1e-6, "{geodesic:?}");
     }
     let once = GeodesicOptions { accuracy: Accuracy::Drift { target: 1e-18, attempts: 1 }, ..Default::default() };
     let mut exponential = ExponentialMap::new(&metric, once).unwrap();
-    let geodesic = exponential.map(posterior.network().parameters(), &velocities.row(0).to_vec()).unwrap();
+    let geodesic = exponential.map(posterior.parameters(), &velocities.row(0).to_vec()).unwrap();
     assert!(!geodesic.certified && geodesic.drift > 1e-18 && geodesic.status == Status::Reached);
 }
 
@@ -289,15 +296,15 @@ fn the_gradient_of_the_log_volume_is_its_derivative() {
 fn the_hessian_of_a_target_is_the_derivative_of_its_gradient() {
     for (likelihood, outputs) in common::geometry::likelihoods() {
         let (target, theta) = random_target(&[2, 3, outputs], Activation::Softplus, likelihood.clone(), 9, 31);
-        let mut workspace = target.workspace();
-        let hessian = target.hessian(&theta, &mut workspace);
+        let mut evaluator = target.evaluator();
+        let hessian = evaluator.hessian(&theta);
         for k in 0..theta.len() {
             let mut gradients = Vec::new();
             for step in [1e-5, -1e-5] {
                 let mut moved = theta.clone();
                 moved[k] += step;
                 let mut gradient = vec![0.0; theta.len()];
-                target.gradient(&moved, &mut gradient, &mut workspace);
+                evaluator.gradient(&moved, &mut gradient);
                 gradients.push(gradient);
             }
             let column: Vec<f64> =
@@ -313,7 +320,7 @@ fn a_hessian_that_is_not_positive_definite_is_refused_with_advice() {
     let observations = dataset("banana.csv", "y");
     let target = Banana::target(observations.targets().as_slice().unwrap()).unwrap();
     // On the axis between the two modes the negative Hessian is indefinite.
-    let hessian = target.hessian(&[0.0, 0.0], &mut target.workspace());
+    let hessian = target.evaluator().hessian(&[0.0, 0.0]);
     let prior = PriorPrecision::scalar(0.25, &[2]).unwrap();
     let error = WeightSpace::from_negative_hessian(hessian.as_ref(), &prior).unwrap_err();
     assert!(error.to_string().contains("use the Fisher precision"), "{error}");

@@ -5,17 +5,17 @@ mod common;
 use std::error::Error;
 use std::path::PathBuf;
 
-use riemannian_laplace::evidence::EvidenceOptions;
-use riemannian_laplace::laplace::{FitOptions, Laplace, SolverChoice};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Network};
-use riemannian_laplace::predict::Link;
-use riemannian_laplace::tensors::TensorFile;
+use riemannian_laplace::EvidenceOptions;
+use riemannian_laplace::Family;
+use riemannian_laplace::Link;
+use riemannian_laplace::internals::tensors::TensorFile;
+use riemannian_laplace::{Activation, Network};
+use riemannian_laplace::{FitOptions, Laplace, Structure};
 use serde_json::Value;
 
 use common::{Outcome, assert_all_close, file, is_close, read_dataset, read_numbers};
 
-const SOLVERS: [SolverChoice; 2] = [SolverChoice::WeightSpace, SolverChoice::FunctionSpace];
+const SOLVERS: [Structure; 2] = [Structure::WeightSpace, Structure::FunctionSpace];
 
 struct Case {
     folder: PathBuf,
@@ -35,7 +35,7 @@ impl Case {
         Ok(Self { folder, config, expected, tensors })
     }
 
-    fn fit(&self, solver: SolverChoice) -> Result<Laplace, Box<dyn Error>> {
+    fn fit(&self, structure: Structure) -> Result<Laplace, Box<dyn Error>> {
         let activation: Activation = text(&self.config, "activation").parse()?;
         let network = Network::load(&self.folder.join("model.safetensors"), Some(activation))?;
         let data = read_dataset(&self.folder.join("train.csv"))?;
@@ -43,7 +43,7 @@ impl Case {
             Some(sigma) => Family::gaussian(sigma)?,
             None => text(&self.config, "likelihood").parse()?,
         };
-        let options = FitOptions { prior_precision: vec![number(&self.config, "prior_precision")], solver };
+        let options = FitOptions { prior_precision: number(&self.config, "prior_precision").into(), structure };
         Ok(Laplace::fit(network, data, family, &options)?)
     }
 
@@ -74,7 +74,7 @@ fn for_each(check: impl Fn(&Case, Laplace, &str) -> Outcome) -> Outcome {
 #[test]
 fn fit_and_evidence() -> Outcome {
     for_each(|case, laplace, name| {
-        assert_all_close(laplace.network().parameters(), case.tensor("theta_hat"), 0.0, name);
+        assert_all_close(laplace.parameters(), case.tensor("theta_hat"), 0.0, name);
         assert_eq!(laplace.n_data() as u64, case.expected["n_data"].as_u64().unwrap_or_default());
         let log_det = laplace.log_det_ratio() + laplace.prior().log_det();
         for (key, found) in [
@@ -93,10 +93,10 @@ fn fit_and_evidence() -> Outcome {
 #[test]
 fn products_with_the_precision() -> Outcome {
     for_each(|case, laplace, name| {
-        let size = laplace.network().parameters().len();
+        let size = laplace.parameters().len();
         let u: Vec<f64> = (0..size).map(|i| -1.0 + 2.0 * i as f64 / (size - 1) as f64).collect();
         let mut product = vec![0.0; size];
-        laplace.precision().worker().times(&u, &mut product);
+        laplace.precision().times(&u, &mut product);
         assert_all_close(&product, case.tensor("fisher_times_u"), 1e-11, name);
         Ok(())
     })
@@ -136,7 +136,7 @@ fn linearised_predictive() -> Outcome {
         }
         assert_eq!(latent.covariance.len(), expected.len());
         if case.tensors.tensors.contains_key("glm_probit") {
-            let prediction = latent.predict(laplace.family(), Link::Probit)?;
+            let prediction = latent.moments(laplace.family(), Link::Probit)?;
             assert_all_close(&prediction.mean, case.tensor("glm_probit"), 1e-10, &format!("probit of {name}"));
         }
         Ok(())

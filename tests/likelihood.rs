@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 
-use riemannian_laplace::likelihood::{Bernoulli, Categorical, Gaussian, Likelihood, NoiseError, Poisson, TargetError};
+use riemannian_laplace::internals::likelihood::{
+    Bernoulli, Categorical, Gaussian, Likelihood, NoiseError, Poisson, TargetError,
+};
 
 type Outcome = Result<(), Box<dyn Error>>;
 

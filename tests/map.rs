@@ -3,27 +3,35 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device, IndexOp, Module, Tensor};
 use candle_nn::VarMap;
 use faer::Mat;
 use ndarray::Array2;
 use riemannian_laplace::Error;
-use riemannian_laplace::map::{DifferentiableMap, Jet, MlpMap, MlpWorkspace, jacobian};
-use riemannian_laplace::network::{Activation, Architecture, Mlp, Network};
+use riemannian_laplace::internals::map::{Evaluator, Jet, Map, Rows, Scratch, frozen_rows, jacobian};
+use riemannian_laplace::internals::network::{Mlp, NetworkMap};
+use riemannian_laplace::{Activation, Architecture, Network};
 
 use common::{Outcome, architecture, as_list, assert_all_close, forward, layer_sums, lower_as_list, normal_matrix};
 use common::{normal_vector, random_network, shapes};
 
 const POINTS: usize = 6;
 
+/// The network of this shape at these inputs.
+fn bound(architecture: &Architecture, inputs: &Array2<f64>) -> Arc<dyn Map> {
+    Arc::new(NetworkMap::new(architecture.clone(), inputs.view()).expect("inputs of the right width"))
+}
+
 /// Every activation in every shape.
-fn cases() -> impl Iterator<Item = (Network, Array2<f64>, MlpMap, String)> {
+fn cases() -> impl Iterator<Item = (Network, Array2<f64>, Arc<dyn Map>, String)> {
     Activation::ALL.into_iter().flat_map(|activation| {
         shapes().into_iter().enumerate().map(move |(index, (sizes, biases))| {
             let architecture = architecture(&sizes, &biases, activation);
             let name = format!("{architecture}, biases {biases:?}");
             let inputs = normal_matrix(POINTS, sizes[0], 100 + index as u64);
-            let map = MlpMap::new(architecture.clone(), inputs.view()).expect("inputs of the right width");
+            let map = bound(&architecture, &inputs);
             (random_network(architecture, index as u64), inputs, map, name)
         })
     })
@@ -49,7 +57,7 @@ fn outputs_are_those_of_candle() -> Outcome {
         let (_, _, expected) = in_candle(&network, &inputs)?;
         let expected = Array2::from_shape_vec(expected.dims2()?, expected.flatten_all()?.to_vec1::<f64>()?)?;
         let mut outputs = vec![f64::NAN; POINTS * map.n_outputs()];
-        map.outputs(network.parameters(), &mut outputs, &mut map.workspace(1));
+        Evaluator::new(&map, 1).outputs(network.parameters(), &mut outputs);
         // A few roundings a layer.
         assert_all_close(&outputs, &unit_major(&expected), 1e-14, &name);
         // The same from the loops of the tests, on which other tests rest.
@@ -69,7 +77,7 @@ fn jacobian_rows_are_candles_gradients() -> Outcome {
                 let gradients = outputs.i((n, p))?.backward()?;
                 let mut expected = Vec::new();
                 let table = variables.data().lock().expect("no other thread holds the variables");
-                for (index, layer) in network.architecture().layers().iter().enumerate() {
+                for (index, layer) in network.architecture().linear_layers().iter().enumerate() {
                     let mut names = vec![format!("{}.weight", 2 * index)];
                     names.extend(layer.bias.then(|| format!("{}.bias", 2 * index)));
                     for name in names {
@@ -107,26 +115,28 @@ fn jets_are_the_derivatives_along_a_line() {
     let (step, tolerance) = (2e-3, 1e-8);
     let mut compared = 0;
     for (index, (network, inputs, map, name)) in cases().enumerate() {
-        let has_hinge =
-            matches!(map.architecture().activation(), Activation::Relu | Activation::LeakyRelu | Activation::Elu);
+        let has_hinge = matches!(
+            network.architecture().activation(),
+            Some(Activation::Relu | Activation::LeakyRelu | Activation::Elu)
+        );
         let velocity: Vec<f64> = normal_vector(map.n_params(), 900 + index as u64).iter().map(|v| 0.3 * v).collect();
         let (f, crosses) = along(&network, &velocity, &inputs, step);
         let mut jet = Jet::new(POINTS, map.n_outputs());
-        map.jet(network.parameters(), &velocity, &mut jet, &mut map.workspace(1));
+        Evaluator::new(&map, 1).jet(network.parameters(), &velocity, &mut jet);
         assert_all_close(&jet.outputs, &f[2], 1e-14, &name);
         let (mut found, mut expected) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         for i in (0..jet.outputs.len()).filter(|i| !(has_hinge && crosses[i % POINTS])) {
-            found.0.push(jet.tangents[i]);
-            found.1.push(jet.curvatures[i]);
+            found.0.push(jet.first[i]);
+            found.1.push(jet.second[i]);
             expected.0.push((f[0][i] - 8.0 * f[1][i] + 8.0 * f[3][i] - f[4][i]) / (12.0 * step));
             let second = -f[0][i] + 16.0 * f[1][i] - 30.0 * f[2][i] + 16.0 * f[3][i] - f[4][i];
             expected.1.push(second / (12.0 * step * step));
         }
-        assert_all_close(&found.0, &expected.0, tolerance, &format!("tangents of {name}"));
-        if map.architecture().layers().len() == 1 {
-            assert!(jet.curvatures.iter().all(|value| *value == 0.0), "{name} is linear in its weights");
+        assert_all_close(&found.0, &expected.0, tolerance, &format!("first derivatives of {name}"));
+        if network.architecture().linear_layers().len() == 1 {
+            assert!(jet.second.iter().all(|value| *value == 0.0), "{name} is linear in its weights");
         } else {
-            assert_all_close(&found.1, &expected.1, tolerance, &format!("curvatures of {name}"));
+            assert_all_close(&found.1, &expected.1, tolerance, &format!("second derivatives of {name}"));
         }
         compared += found.0.len();
 
@@ -134,17 +144,14 @@ fn jets_are_the_derivatives_along_a_line() {
         let rows = jacobian(&map, network.parameters());
         let product: Vec<f64> =
             rows.row_iter().map(|row| row.iter().zip(&velocity).map(|(a, b)| a * b).sum()).collect();
-        assert_all_close(&jet.tangents, &product, 1e-13, &format!("Jv of {name}"));
+        assert_all_close(&jet.first, &product, 1e-13, &format!("Jv of {name}"));
     }
     assert!(compared > 800, "the hinges left only {compared} outputs to compare");
 }
 
-/// A workspace after the rows of `seeds` have been pulled back.
-fn pulled_back(map: &MlpMap, theta: &[f64], seeds: &[f64], columns: usize) -> MlpWorkspace {
-    let mut workspace = map.workspace(columns);
-    map.outputs(theta, &mut vec![0.0; map.n_points() * map.n_outputs()], &mut workspace);
-    map.pull_back(theta, seeds, &mut workspace);
-    workspace
+/// The rows of `seeds` at θ.
+fn pulled_back(map: &Arc<dyn Map>, theta: &[f64], seeds: &[f64], columns: usize) -> Box<dyn Rows> {
+    frozen_rows(map, theta, columns, |_| Ok(seeds.to_vec())).expect("rows")
 }
 
 /// J̃ = RᵀJ from the plain Jacobian and the definition of the seeds.
@@ -176,30 +183,30 @@ fn products_with_the_rows_agree_with_the_dense_rows() {
         let v = diagonal(network.architecture(), &variances);
         for columns in [1, p] {
             let seeds = normal_vector(POINTS * p * columns, 5000 + index as u64);
-            let mut workspace = pulled_back(&map, theta, &seeds, columns);
+            let (pulled, mut scratch) = (pulled_back(&map, theta, &seeds, columns), Scratch::default());
             let m = POINTS * columns;
 
             let mut rows = Mat::zeros(m, map.n_params());
-            map.rows(&mut workspace, rows.as_mut());
+            pulled.dense(rows.as_mut());
             let expected = seeded_rows(&plain, &seeds, POINTS, p, columns);
             assert_all_close(&as_list(&rows), &as_list(&expected), 1e-14, &format!("rows of {name}"));
 
             let direction = normal_vector(map.n_params(), 6000);
             let mut product = vec![f64::NAN; m];
-            map.times(&direction, &mut workspace, &mut product);
+            pulled.times(&direction, &mut product, &mut scratch);
             let expected: Vec<f64> =
                 rows.row_iter().map(|row| row.iter().zip(&direction).map(|(a, b)| a * b).sum()).collect();
             assert_all_close(&product, &expected, 1e-13, &format!("times of {name}"));
 
             let weights = normal_vector(m, 7000);
             let mut product = vec![f64::NAN; map.n_params()];
-            map.transpose_times(&weights, &mut workspace, &mut product);
+            pulled.transpose_times(&weights, &mut product, &mut scratch);
             let expected: Vec<f64> =
                 rows.col_iter().map(|column| column.iter().zip(&weights).map(|(a, b)| a * b).sum()).collect();
             assert_all_close(&product, &expected, 1e-13, &format!("transpose_times of {name}"));
 
             let mut gram = Mat::from_fn(m, m, |_, _| f64::NAN);
-            map.gram(&variances, &mut workspace, gram.as_mut());
+            pulled.gram(&variances, gram.as_mut(), &mut scratch);
             let expected = weighted_product(&rows, &v, &rows);
             assert_all_close(&lower_as_list(&gram), &as_list(&expected), 1e-13, &format!("gram of {name}"));
         }
@@ -211,16 +218,16 @@ fn cross_gram_agrees_with_the_dense_rows() {
     for (index, (network, _, map, name)) in cases().enumerate() {
         let (theta, p, others) = (network.parameters(), map.n_outputs(), 4);
         let inputs = normal_matrix(others, network.architecture().n_inputs(), 8000 + index as u64);
-        let other = MlpMap::new(network.architecture().clone(), inputs.view()).expect("inputs of the right width");
+        let other = bound(network.architecture(), &inputs);
         let variances: Vec<f64> = (0..map.groups().len()).map(|l| 2.0 - 0.4 * l as f64).collect();
         let v = diagonal(network.architecture(), &variances);
         for (columns, other_columns) in [(1, p), (p, 1), (p, p)] {
             let seeds = normal_vector(POINTS * p * columns, 10);
             let other_seeds = normal_vector(others * p * other_columns, 11);
-            let workspace = pulled_back(&map, theta, &seeds, columns);
-            let other_workspace = pulled_back(&other, theta, &other_seeds, other_columns);
+            let rows = pulled_back(&map, theta, &seeds, columns);
+            let other_rows = pulled_back(&other, theta, &other_seeds, other_columns);
             let mut gram = Mat::from_fn(POINTS * columns, others * other_columns, |_, _| f64::NAN);
-            map.cross_gram(&workspace, &other, &other_workspace, &variances, gram.as_mut());
+            rows.cross_gram(&*other_rows, &variances, gram.as_mut(), &mut Scratch::default());
             let left = seeded_rows(&jacobian(&map, theta), &seeds, POINTS, p, columns);
             let right = seeded_rows(&jacobian(&other, theta), &other_seeds, others, p, other_columns);
             let expected = weighted_product(&left, &v, &right);
@@ -229,38 +236,39 @@ fn cross_gram_agrees_with_the_dense_rows() {
     }
 }
 
-/// Everything a workspace can be asked for at θ, in the order of a geodesic's evaluation.
-fn everything(map: &MlpMap, theta: &[f64], velocity: &[f64], workspace: &mut MlpWorkspace) -> Vec<f64> {
-    let (m, d) = (POINTS * workspace.columns(), map.n_params());
+/// Everything an evaluator can be asked for at θ, in the order of a geodesic's evaluation.
+fn everything(map: &dyn Map, theta: &[f64], velocity: &[f64], columns: usize, evaluator: &mut Evaluator) -> Vec<f64> {
+    let (m, d) = (POINTS * columns, map.n_params());
     let mut jet = Jet::new(POINTS, map.n_outputs());
-    map.jet(theta, velocity, &mut jet, workspace);
-    map.pull_back(theta, &normal_vector(m * map.n_outputs(), 3), workspace);
-    let mut all = [jet.outputs, jet.tangents, jet.curvatures].concat();
+    let evaluated = evaluator.jet(theta, velocity, &mut jet);
+    let mut pulled = evaluated.pull_back(&normal_vector(m * map.n_outputs(), 3));
+    let mut all = [jet.outputs, jet.first, jet.second].concat();
     let mut rows = Mat::zeros(m, d);
-    map.rows(workspace, rows.as_mut());
+    pulled.dense(rows.as_mut());
     all.extend(as_list(&rows));
     let mut product = vec![0.0; m];
-    map.times(velocity, workspace, &mut product);
+    pulled.times(velocity, &mut product);
     let mut gradient = vec![0.0; d];
-    map.transpose_times(&product, workspace, &mut gradient);
+    pulled.transpose_times(&product, &mut gradient);
     let mut gram = Mat::zeros(m, m);
-    map.gram(&vec![0.7; map.groups().len()], workspace, gram.as_mut());
+    pulled.gram(&vec![0.7; map.groups().len()], gram.as_mut());
     all.extend([product, gradient, lower_as_list(&gram)].concat());
     all
 }
 
 #[test]
-fn a_used_workspace_gives_the_bits_of_a_fresh_one() {
+fn a_used_evaluator_gives_the_bits_of_a_fresh_one() {
     for (network, _, map, name) in cases() {
         let velocity = normal_vector(map.n_params(), 1);
         let elsewhere = normal_vector(map.n_params(), 2);
         for columns in [1, map.n_outputs()] {
-            let mut used = map.workspace(columns);
+            let mut used = Evaluator::new(&map, columns);
             let mut outputs = vec![0.0; POINTS * map.n_outputs()];
-            everything(&map, &elsewhere, network.parameters(), &mut used);
-            map.outputs(&velocity, &mut outputs, &mut used);
-            let again = everything(&map, network.parameters(), &velocity, &mut used);
-            let fresh = everything(&map, network.parameters(), &velocity, &mut map.workspace(columns));
+            everything(&*map, &elsewhere, network.parameters(), columns, &mut used);
+            used.outputs(&velocity, &mut outputs);
+            let again = everything(&*map, network.parameters(), &velocity, columns, &mut used);
+            let mut new = Evaluator::new(&map, columns);
+            let fresh = everything(&*map, network.parameters(), &velocity, columns, &mut new);
             assert!(again.iter().zip(&fresh).all(|(a, b)| a.to_bits() == b.to_bits()), "{name}");
         }
     }
@@ -272,12 +280,13 @@ fn rows_are_the_same_after_outputs_and_after_a_jet() {
         let (theta, p) = (network.parameters(), map.n_outputs());
         let seeds = normal_vector(POINTS * p * p, 4);
         let mut after_outputs = Mat::zeros(POINTS * p, map.n_params());
-        map.rows(&mut pulled_back(&map, theta, &seeds, p), after_outputs.as_mut());
-        let mut workspace = map.workspace(p);
-        map.jet(theta, &normal_vector(map.n_params(), 5), &mut Jet::new(POINTS, p), &mut workspace);
-        map.pull_back(theta, &seeds, &mut workspace);
+        pulled_back(&map, theta, &seeds, p).dense(after_outputs.as_mut());
+        let mut evaluator = Evaluator::new(&map, p);
+        let mut jet = Jet::new(POINTS, p);
+        let velocity = normal_vector(map.n_params(), 5);
+        let pulled = evaluator.jet(theta, &velocity, &mut jet).pull_back(&seeds);
         let mut after_jet = Mat::zeros(POINTS * p, map.n_params());
-        map.rows(&mut workspace, after_jet.as_mut());
+        pulled.dense(after_jet.as_mut());
         assert_all_close(&as_list(&after_outputs), &as_list(&after_jet), 1e-14, &name);
     }
 }
@@ -286,8 +295,11 @@ fn rows_are_the_same_after_outputs_and_after_a_jet() {
 fn inputs_are_checked() {
     let architecture = architecture(&[2, 3, 1], &[true, true], Activation::Tanh);
     let wide = normal_matrix(4, 3, 0);
-    assert!(matches!(MlpMap::new(architecture.clone(), wide.view()), Err(Error::Size { expected: 2, found: 3, .. })));
+    assert!(matches!(
+        NetworkMap::new(architecture.clone(), wide.view()),
+        Err(Error::Size { expected: 2, found: 3, .. })
+    ));
     let mut bad = normal_matrix(4, 2, 0);
     bad[(3, 1)] = f64::INFINITY;
-    assert!(matches!(MlpMap::new(architecture, bad.view()), Err(Error::NotFinite { row: 3, column: 1, .. })));
+    assert!(matches!(NetworkMap::new(architecture, bad.view()), Err(Error::NotFinite { row: 3, column: 1, .. })));
 }

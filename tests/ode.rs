@@ -12,7 +12,7 @@ mod problems;
 #[path = "ode/scipy.rs"]
 mod scipy;
 
-use riemannian_laplace::ode::{IvpInfo, IvpOptions, Method, Tableau, Workspace, solve};
+use riemannian_laplace::internals::ode::{Integrator, IvpInfo, IvpOptions, Tableau, Workspace, solve};
 
 use problems::Problem;
 
@@ -24,25 +24,25 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The Runge-Kutta pairs with their coefficients.
-fn pairs() -> impl Iterator<Item = (Method, &'static Tableau)> {
-    Method::ALL.into_iter().filter_map(|method| Some((method, method.tableau()?)))
+fn pairs() -> impl Iterator<Item = (Integrator, &'static Tableau)> {
+    Integrator::ALL.into_iter().filter_map(|method| Some((method, method.tableau()?)))
 }
 
 /// The evaluations that a trial step costs.
-fn per_step(method: Method) -> usize {
+fn per_step(method: Integrator) -> usize {
     method.tableau().map_or(1, Tableau::last)
 }
 
 /// Options without a limit on steps.
-fn options(method: Method, rtol: f64, atol: f64) -> IvpOptions {
-    IvpOptions { method, rtol, atol, max_steps: usize::MAX, ..IvpOptions::default() }
+fn options(method: Integrator, rtol: f64, atol: f64) -> IvpOptions {
+    IvpOptions { integrator: method, rtol, atol, max_steps: usize::MAX, ..IvpOptions::default() }
 }
 
 /// Solves a problem, with the outcome and the final state.
 fn run(problem: &Problem, options: &IvpOptions) -> (IvpInfo, Vec<f64>) {
     let mut y = problem.y0.clone();
-    let mut workspace = Workspace::new(options.method, y.len());
+    let mut workspace = Workspace::new(options.integrator, y.len());
     let mut rhs = problem.rhs;
-    let info = solve(&mut rhs, problem.t0, problem.t1, &mut y, options, &mut workspace);
+    let info = solve(&mut rhs, problem.t0, problem.t1, &mut y, options, &mut workspace).expect("valid options");
     (info, y)
 }

@@ -1,6 +1,8 @@
 //! The minimiser on functions whose minima are known: valleys, bad scaling, infinite and undefined regions, boxes.
 
-use riemannian_laplace::optimize::{BfgsOptions, Minimum, OptimizeError, Status, minimize, minimize_multistart};
+use riemannian_laplace::internals::optimize::{
+    BfgsOptions, Minimum, OptimizeError, Status, minimize, minimize_multistart,
+};
 
 type Outcome = Result<(), OptimizeError>;
 

@@ -3,15 +3,17 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{normal_matrix, normal_vector};
 use faer::Mat;
-use riemannian_laplace::geodesic::{
-    ExponentialMap, GaussianLogarithm, GeodesicOptions, LogarithmOptions, LogarithmicMap,
-};
-use riemannian_laplace::laplace::{Precision, WeightSpace};
-use riemannian_laplace::metric;
-use riemannian_laplace::ode::Method;
-use riemannian_laplace::prior::PriorPrecision;
+use riemannian_laplace::GeodesicOptions;
+use riemannian_laplace::internals::geodesic::{ExponentialMap, GaussianLogarithm, LogarithmOptions, LogarithmicMap};
+use riemannian_laplace::internals::laplace::{Precision, WeightSpace};
+use riemannian_laplace::internals::metric;
+use riemannian_laplace::internals::ode::Integrator;
+use riemannian_laplace::internals::prior::PriorPrecision;
+use riemannian_laplace::internals::random::{Purpose, stream};
 
 /// A random orthogonal matrix.
 fn rotation(size: usize, seed: u64) -> Mat<f64> {
@@ -38,14 +40,14 @@ fn spectrum(size: usize, low: f64, high: f64) -> Vec<f64> {
 /// A draw from N(0, P⁻¹).
 fn draw(precision: &WeightSpace, seed: u64) -> Vec<f64> {
     let mut offset = vec![0.0; precision.n_params()];
-    precision.worker().sample(&mut riemannian_laplace::random::stream(seed, 0), &mut offset);
+    precision.sample(&mut stream(seed, Purpose::Velocity, 0), &mut offset);
     offset
 }
 
 /// √(xᵀPx).
 fn size_in(precision: &WeightSpace, x: &[f64]) -> f64 {
     let mut product = vec![0.0; x.len()];
-    precision.worker().times(x, &mut product);
+    precision.times(x, &mut product);
     x.iter().zip(&product).map(|(a, b)| a * b).sum::<f64>().sqrt()
 }
 
@@ -60,15 +62,15 @@ fn geodesics_of_the_general_metric_end_where_the_logarithm_says() {
     {
         let precision = precision(&spectrum(size, low, high), 7);
         let base = vec![0.0; size];
-        let general = metric::gaussian_monge(&precision, &base);
+        let general = metric::gaussian_monge(Arc::new(precision.clone()), &base);
         let options = GeodesicOptions {
-            method: Method::Dop853,
+            integrator: Integrator::Dop853,
             max_steps: 100_000,
             ..GeodesicOptions::with_tolerances(1e-12, 1e-15)
         };
         let mut exponential = ExponentialMap::new(&general, options).unwrap();
         let logarithm = GaussianLogarithm::new(&precision).unwrap();
-        let mut worker = logarithm.worker();
+        let mut worker = logarithm.evaluator();
         for seed in 0..12 {
             let goal = draw(&precision, 100 + seed);
             let solution = worker.map(&goal).unwrap();
@@ -90,7 +92,7 @@ fn in_one_dimension_the_speed_is_the_arc_length_of_the_parabola() {
             let x = x / f64::sqrt(lambda);
             let slope: f64 = lambda * x;
             let length = 0.5 * (x * slope.hypot(1.0) + slope.asinh() / lambda);
-            let velocity = logarithm.worker().map(&[x]).unwrap().velocity[0];
+            let velocity = logarithm.evaluator().map(&[x]).unwrap().velocity[0];
             assert!((velocity / length - 1.0).abs() < 1e-7, "λ = {lambda}, x = {x}: {velocity} and {length}");
         }
     }
@@ -102,13 +104,13 @@ fn no_shorter_geodesic_is_found_by_the_general_logarithm() {
     for (size, high) in [(2, 1.0), (3, 2.0), (5, 1.5)] {
         let precision = precision(&spectrum(size, 0.0, high), 3);
         let base = vec![0.0; size];
-        let general = metric::gaussian_monge(&precision, &base);
+        let general = metric::gaussian_monge(Arc::new(precision.clone()), &base);
         let mut other = LogarithmicMap::new(&general, LogarithmOptions::default()).unwrap();
         let logarithm = GaussianLogarithm::new(&precision).unwrap();
         for seed in 0..10 {
             let goal = draw(&precision, seed);
             // At the vertex the metric is the identity: the velocity's norm is the geodesic's length.
-            let ours = norm(&logarithm.worker().map(&goal).unwrap().velocity);
+            let ours = norm(&logarithm.evaluator().map(&goal).unwrap().velocity);
             let solution = other.map(&base, &goal).unwrap();
             let chord = norm(&goal).hypot(0.5 * size_in(&precision, &goal).powi(2));
             assert!(ours >= chord * (1.0 - 1e-9), "shorter than the chord: {ours} and {chord}");
@@ -131,7 +133,7 @@ fn the_cut_locus_and_the_vertex_itself_are_no_obstacle() {
     let speeds: Vec<f64> = [1e-2, 1e-4, 1e-8, 0.0]
         .into_iter()
         .map(|nearly| {
-            let solution = logarithm.worker().map(&[1.0, -0.1, nearly / 100.0]).unwrap();
+            let solution = logarithm.evaluator().map(&[1.0, -0.1, nearly / 100.0]).unwrap();
             assert!(solution.converged, "{nearly}: {solution:?}");
             norm(&solution.velocity)
         })
@@ -139,7 +141,7 @@ fn the_cut_locus_and_the_vertex_itself_are_no_obstacle() {
     // Lengths approach that of the point on the locus.
     assert!((speeds[2] - speeds[3]).abs() < 1e-6 * speeds[3], "{speeds:?}");
     assert!((speeds[0] - speeds[3]).abs() < 1e-2 * speeds[3], "{speeds:?}");
-    let vertex = logarithm.worker().map(&[0.0; 3]).unwrap();
+    let vertex = logarithm.evaluator().map(&[0.0; 3]).unwrap();
     assert!(vertex.converged && norm(&vertex.velocity) == 0.0);
-    assert!(logarithm.worker().map(&normal_vector(2, 1)).is_err(), "a point of another dimension");
+    assert!(logarithm.evaluator().map(&normal_vector(2, 1)).is_err(), "a point of another dimension");
 }

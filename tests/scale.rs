@@ -6,13 +6,15 @@ mod common;
 
 use std::time::Instant;
 
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::evidence::EvidenceOptions;
-use riemannian_laplace::geodesic::{ExponentialMap, GeodesicOptions};
-use riemannian_laplace::laplace::{FitOptions, Laplace};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Architecture, Network};
-use riemannian_laplace::predict::Link;
+use riemannian_laplace::Dataset;
+use riemannian_laplace::EvidenceOptions;
+use riemannian_laplace::Family;
+use riemannian_laplace::GeodesicOptions;
+use riemannian_laplace::Link;
+use riemannian_laplace::internals::geodesic::ExponentialMap;
+use riemannian_laplace::internals::predict::SampledPredictive;
+use riemannian_laplace::{Activation, Architecture, Network};
+use riemannian_laplace::{FitOptions, Laplace};
 
 use common::{Outcome, normal_matrix};
 
@@ -34,7 +36,7 @@ fn a_million_parameters_need_no_matrix_that_wide() -> Outcome {
     let data = Dataset::new(inputs, targets)?;
 
     let mut laplace = Laplace::fit(network, data, Family::gaussian(0.3)?, &FitOptions::default())?;
-    assert_eq!(laplace.precision().solver(), "function-space");
+    assert_eq!(laplace.structure().solver(), "function-space");
     let fitted = start.elapsed();
     let optimum = laplace.optimize(&EvidenceOptions::default())?;
     assert!(optimum.converged && optimum.log_marginal_likelihood.is_finite(), "{optimum:?}");
@@ -44,7 +46,7 @@ fn a_million_parameters_need_no_matrix_that_wide() -> Outcome {
 
     let points = ndarray::array![[-1.0], [0.0], [5.0]];
     let latent = laplace.linearized(&points)?;
-    let prediction = latent.predict(laplace.family(), Link::Probit)?;
+    let prediction = latent.moments(laplace.family(), Link::Probit)?;
     assert!(prediction.mean.iter().all(|value| value.is_finite()));
     assert!(latent.covariance.iter().all(|variance| variance.is_finite() && *variance > 0.0));
     // Far from the data the network is less certain.
@@ -53,15 +55,15 @@ fn a_million_parameters_need_no_matrix_that_wide() -> Outcome {
 
     let samples = laplace.sample(2, 7)?;
     assert!(samples.iter().all(|value| value.is_finite()));
-    let outputs = laplace.sampled(samples.view(), &points)?;
+    let outputs = SampledPredictive::new(&**laplace.model(), laplace.family(), samples.view(), &points)?;
     assert!(outputs.outputs().iter().all(|value| value.is_finite()));
     let sampled = start.elapsed();
 
     // A hundredth of a posterior velocity: all that a whole geodesic needs, in a few evaluations.
-    let centre = laplace.network().parameters();
+    let centre = laplace.parameters();
     let velocity: Vec<f64> = samples.row(0).iter().zip(centre).map(|(end, start)| 0.01 * (end - start)).collect();
     let target = laplace.target("the test")?;
-    let metric = riemannian_laplace::metric::fisher(&target);
+    let metric = riemannian_laplace::internals::metric::fisher(&target);
     let geodesic = ExponentialMap::new(&metric, GeodesicOptions::default())?.map(centre, &velocity)?;
     assert!(geodesic.certified && geodesic.drift <= 1e-3, "drift {}", geodesic.drift);
     let bend: f64 = geodesic.velocity.iter().zip(&velocity).map(|(end, start)| (end - start).powi(2)).sum();

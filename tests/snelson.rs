@@ -11,12 +11,12 @@ use experiment::Split;
 use regression::method::Method;
 use regression::nuts::{Chain, Reference};
 use regression::task::{Run, Task, Units};
-use riemannian_laplace::reference::NutsOptions;
+use riemannian_laplace::internals::reference::NutsOptions;
 
 const SAMPLES: usize = 100;
 
 fn run(task: &Task, method: Method) -> Run {
-    task.run(method, SAMPLES, 0, &|| ()).unwrap().0
+    task.run(method, SAMPLES, 0, &()).unwrap().0
 }
 
 /// RLA-F is certified, within the bounds, and far better than the Gaussian in weight space.

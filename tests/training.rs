@@ -5,12 +5,11 @@ mod common;
 use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use ndarray::{Array2, array};
+use riemannian_laplace::Dataset;
 use riemannian_laplace::Error;
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{
-    Activation, Architecture, Decay, Mlp, Network, Training, TrainingOptions, UnknownActivation, train,
-};
+use riemannian_laplace::Family;
+use riemannian_laplace::internals::network::{Decay, Mlp, UnknownActivation};
+use riemannian_laplace::{Activation, Architecture, Network, Training, TrainingOptions, train};
 
 use common::{Outcome, architecture, assert_all_close, draw_targets, forward, is_close, normal_matrix, random_network};
 
@@ -286,10 +285,10 @@ fn files_that_are_no_network_are_refused() -> Outcome {
             .iter()
             .zip(&values)
             .map(|((name, shape), values)| {
-                (*name, shape.to_vec(), riemannian_laplace::tensors::Values::Real(values.as_slice()))
+                (*name, shape.to_vec(), riemannian_laplace::internals::tensors::Values::Real(values.as_slice()))
             })
             .collect();
-        riemannian_laplace::tensors::write(&path, &list, Default::default())?;
+        riemannian_laplace::internals::tensors::write(&path, &list, Default::default())?;
         let error = Network::load(&path, Some(Activation::Tanh)).expect_err(words);
         assert!(error.to_string().contains(words), "`{error}` does not say `{words}`");
     }

@@ -4,16 +4,17 @@ use std::time::Instant;
 
 use ndarray::{Array2, Axis};
 use rand::Rng;
+use riemannian_laplace::Dataset;
+use riemannian_laplace::EvidenceOptions;
+use riemannian_laplace::Family;
 use riemannian_laplace::Result;
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::evidence::EvidenceOptions;
-use riemannian_laplace::geodesic::{GeodesicOptions, SamplerOptions, sample};
-use riemannian_laplace::laplace::{FitOptions, Laplace};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::metric::{self, Metric, Space};
-use riemannian_laplace::network::{Activation, Architecture, Network, TrainingOptions, train};
-use riemannian_laplace::predict::SampledPredictive;
-use riemannian_laplace::random::{fill_standard_normal, stream};
+use riemannian_laplace::internals::geodesic::sample;
+use riemannian_laplace::internals::metric::{self, Metric};
+use riemannian_laplace::internals::predict::SampledPredictive;
+use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
+use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
+use riemannian_laplace::{FitOptions, Laplace, Structure};
+use riemannian_laplace::{GeodesicOptions, SamplerOptions};
 
 /// What a sample may take.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +97,7 @@ pub struct Measurement {
 
 /// x uniform on 0 to 8, y = sin x + 0.3 ε (the data of laplace-redux), both standardised.
 pub fn sine_data(points: usize, seed: u64) -> Result<Dataset> {
-    let mut generator = stream(seed, 0);
+    let mut generator = stream(seed, Purpose::Data, 0);
     let mut columns = Array2::zeros((points, 2));
     for mut row in columns.rows_mut() {
         let mut noise = [0.0];
@@ -104,7 +105,7 @@ pub fn sine_data(points: usize, seed: u64) -> Result<Dataset> {
         fill_standard_normal(&mut generator, &mut noise);
         row[1] = row[0].sin() + 0.3 * noise[0];
     }
-    let columns = riemannian_laplace::problems::standardized(&columns);
+    let columns = riemannian_laplace::internals::problems::standardized(&columns);
     let (x, y) = columns.view().split_at(Axis(1), 1);
     Dataset::new(x.to_owned(), y.to_owned())
 }
@@ -157,10 +158,10 @@ pub fn measure(
     let target = posterior.target("the benchmark")?;
     let (metric, geodesic): (Box<dyn Metric + '_>, _) = match solver {
         Solver::FisherFunction => {
-            (Box::new(metric::fisher(&target).with_space(Space::Function)), GeodesicOptions::default())
+            (Box::new(metric::fisher(&target).with_structure(Structure::FunctionSpace)), GeodesicOptions::default())
         }
         Solver::FisherWeight => {
-            (Box::new(metric::fisher(&target).with_space(Space::Weight)), GeodesicOptions::default())
+            (Box::new(metric::fisher(&target).with_structure(Structure::WeightSpace)), GeodesicOptions::default())
         }
         Solver::Monge => (Box::new(metric::monge(&target)), GeodesicOptions::with_tolerances(1e-3, 1e-6)),
     };
@@ -172,13 +173,17 @@ pub fn measure(
     }
     forget_peak();
     let samples = (0.1 * budget.seconds / guess).clamp(1.0, 10.0) as usize;
-    let options = SamplerOptions { samples, seed: 3, geodesic };
+    let options = SamplerOptions { range: 0..samples, seed: 3, geodesic };
     let start = Instant::now();
-    let drawn = sample(&*metric, network.parameters(), posterior.precision(), &options, &|| ())?;
+    let drawn = sample(&*metric, network.parameters(), &**posterior.precision(), &options, &())?;
     let seconds = start.elapsed().as_secs_f64() / samples as f64;
     // Where all samples met the step limit there is nothing to predict with.
     let residual = match drawn.failed() < samples {
-        true => rms_residual(&posterior.sampled(drawn.reached().view(), first(data, n_points)?.inputs())?, &posterior),
+        true => {
+            let (model, family, used) = (posterior.model(), posterior.family(), first(data, n_points)?);
+            let sampled = SampledPredictive::new(&**model, family, drawn.reached().view(), used.inputs())?;
+            rms_residual(&sampled, &posterior)
+        }
         false => f64::NAN,
     };
     measurement.sampled = Some(Sampled {

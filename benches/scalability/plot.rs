@@ -2,7 +2,7 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use riemannian_laplace::data::Dataset;
+use riemannian_laplace::Dataset;
 
 use super::measure::{Measurement, Solver};
 use super::support::canvas::Drawing;

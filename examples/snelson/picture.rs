@@ -1,8 +1,9 @@
 //! The panels of a task: sampled curves, their mean and band over the range of the data, in original units.
 
+use riemannian_laplace::Dataset;
+use riemannian_laplace::Link;
 use riemannian_laplace::Result;
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::predict::{Link, Prediction};
+use riemannian_laplace::internals::predict::{Moments, SampledPredictive};
 
 use super::bands::BandPanel;
 use super::experiment::{Split, grid};
@@ -21,22 +22,24 @@ pub fn panels(task: &Task, finished: &[Finished]) -> Result<Vec<BandPanel>> {
 }
 
 fn panel(task: &Task, finished: &Finished) -> Result<BandPanel> {
+    let posterior = &task.posterior;
     let x = grid(0.0, 6.0, 241);
     let inputs = x.mapv(|x| task.scaling.input(x));
     let back = |value: f64| task.scaling.output(value);
     let mut curves = Vec::new();
-    let mut prediction: Option<Prediction> = None;
+    let mut moments: Option<Moments> = None;
     if finished.method == Method::Linearized {
-        prediction = Some(task.posterior.linearized(&inputs)?.predict(task.posterior.family(), Link::Probit)?);
+        moments = Some(posterior.linearized(&inputs)?.moments(posterior.family(), Link::Probit)?);
     } else if finished.weights.nrows() > 0 {
-        let sampled = task.posterior.sampled(finished.weights.view(), &inputs)?;
+        let weights = finished.weights.view();
+        let sampled = SampledPredictive::new(&**posterior.model(), posterior.family(), weights, &inputs)?;
         let step = finished.weights.nrows().div_ceil(CURVES);
         let shown = sampled.outputs().outer_iter().step_by(step);
         curves = shown.map(|curve| curve.iter().map(|value| back(*value)).collect()).collect();
-        prediction = Some(sampled.prediction());
+        moments = Some(sampled.moments());
     }
     let edge = |sign: f64| -> Vec<f64> {
-        let rows = prediction.iter().flat_map(|prediction| prediction.mean.iter().zip(&prediction.total_variance));
+        let rows = moments.iter().flat_map(|moments| moments.mean.iter().zip(&moments.total_variance));
         rows.map(|(mean, variance)| back(mean + sign * 2.0 * variance.sqrt())).collect()
     };
     let training = points(task, &task.train);

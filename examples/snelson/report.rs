@@ -1,6 +1,6 @@
 //! What a task comes to, in a table beside the paper's numbers.
 
-use riemannian_laplace::reference::Diagnostics;
+use riemannian_laplace::internals::reference::Diagnostics;
 
 use super::regression::method::Method;
 use super::regression::nuts::Reference;

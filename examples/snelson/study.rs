@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use clap::ValueEnum;
 use ndarray::Array2;
 use rayon::prelude::*;
-use riemannian_laplace::reference::{MassMatrix, NutsOptions};
+use riemannian_laplace::internals::reference::{MassMatrix, NutsOptions};
 use serde::{Deserialize, Serialize};
 
 use super::regression::method::Method;
@@ -116,7 +116,7 @@ impl Study<'_> {
             let cell = match self.cells.get::<Cell>(&key) {
                 Some(cell) => cell,
                 None => {
-                    let (run, drawn) = self.task.run(method, effort.samples, repeat as u64, &|| bar.inc(1))?;
+                    let (run, drawn) = self.task.run(method, effort.samples, repeat as u64, &bar)?;
                     let weights = if repeat == 0 { to_rows(&drawn) } else { Vec::new() };
                     let cell = Cell { run, weights };
                     self.cells.put(&key, &cell)?;
@@ -174,7 +174,7 @@ impl Study<'_> {
     }
 
     fn to_matrix(&self, rows: &[Vec<f64>]) -> Array2<f64> {
-        let columns = self.task.posterior.network().parameters().len();
+        let columns = self.task.posterior.parameters().len();
         Array2::from_shape_fn((rows.len(), columns), |(row, column)| rows[row].get(column).copied().unwrap_or(f64::NAN))
     }
 }

@@ -12,7 +12,7 @@ use super::figure::{FONT, Outcome};
 pub trait Drawing {
     /// Width and height in points.
     fn size(&self) -> (u32, u32);
-    /// Draws with `scale` pixels a point.
+    /// Draws with `scale` pixels per point.
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, scale: f64) -> Outcome
     where
         B::ErrorType: 'static;

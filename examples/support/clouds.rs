@@ -5,8 +5,7 @@ use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use riemannian_laplace::map::DifferentiableMap;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::target::Target;
 
 use super::canvas::Drawing;
 use super::comparison::progress;
@@ -25,9 +24,9 @@ pub struct CloudPanel {
 
 impl CloudPanel {
     /// A panel for each method, `samples` of it drawn anew with seed 0; `title` is given its name.
-    pub fn of_methods<M: DifferentiableMap>(
+    pub fn of_methods(
         methods: &[Method],
-        target: &Target<M>,
+        target: &Target,
         placement: &Placement,
         samples: usize,
         title: impl Fn(&str) -> String,
@@ -35,7 +34,7 @@ impl CloudPanel {
         let base = [placement.base[0], placement.base[1]];
         let panel = |method: &Method| {
             let bar = progress(&format!("picture of {}", method.name()), samples);
-            let points = placement.draw(target, *method, samples, 0, &|| bar.inc(1))?.reached();
+            let points = placement.draw(target, *method, samples, 0, &bar)?.reached();
             bar.finish_and_clear();
             Ok(Self { title: title(method.name()), points, base })
         };

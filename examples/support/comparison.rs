@@ -1,5 +1,6 @@
 //! Runs methods on a low-dimensional target: repeats with progress, cells kept, and rows for the table.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -8,8 +9,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
-use riemannian_laplace::map::DifferentiableMap;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::Progress;
+use riemannian_laplace::internals::target::Target;
 
 use super::cells::Cells;
 use super::figure::Outcome;
@@ -67,24 +68,41 @@ impl RunOptions {
         let hint = if self.full { "" } else { "; `--full` is the paper's size" };
         let plural = if repeats == 1 { "" } else { "s" };
         println!("{repeats} repeat{plural} of {samples} samples, compared with {reference} {truth} ones{hint}.");
-        println!("T counts evaluations of the acceleration at rtol 1e-3, atol 1e-6; the paper's is six a step.");
+        println!("T counts evaluations of the acceleration at rtol 1e-3, atol 1e-6; the paper's is six per step.");
+    }
+}
+
+/// A bar that samplers advance.
+pub struct Bar(ProgressBar);
+
+impl Deref for Bar {
+    type Target = ProgressBar;
+
+    fn deref(&self) -> &ProgressBar {
+        &self.0
+    }
+}
+
+impl Progress for Bar {
+    fn advance(&self) {
+        self.0.inc(1);
     }
 }
 
 /// A progress bar with a name.
-pub fn progress(what: &str, length: usize) -> ProgressBar {
+pub fn progress(what: &str, length: usize) -> Bar {
     let bar = ProgressBar::new(length as u64).with_prefix(what.to_string());
     match ProgressStyle::with_template("  {prefix} [{bar:30}] {pos}/{len} ({eta})") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+        Ok(style) => Bar(bar.with_style(style)),
+        Err(_) => Bar(bar),
     }
 }
 
 /// A target, an approximation of it, and exact samples to compare with.
-pub struct Comparison<'a, M> {
+pub struct Comparison<'a> {
     /// Names the cells, and the progress bars.
     pub name: &'a str,
-    pub target: &'a Target<M>,
+    pub target: &'a Target,
     pub placement: &'a Placement,
     pub reference: ArrayView2<'a, f64>,
     pub size: Size,
@@ -93,7 +111,7 @@ pub struct Comparison<'a, M> {
     pub cells: &'a Cells,
 }
 
-impl<M: DifferentiableMap> Comparison<'_, M> {
+impl Comparison<'_> {
     /// Every repeat of a method.
     pub fn run(&self, method: Method) -> Outcome<Vec<Score>> {
         let repeats: Vec<_> = (0..self.size.repeats).map(|repeat| (method, repeat)).collect();
@@ -116,8 +134,7 @@ impl<M: DifferentiableMap> Comparison<'_, M> {
                 return Ok(None);
             }
             let start = Instant::now();
-            let samples =
-                self.placement.draw(self.target, method, self.size.samples, self.seed + repeat, &|| bar.inc(1))?;
+            let samples = self.placement.draw(self.target, method, self.size.samples, self.seed + repeat, &bar)?;
             Ok(Some((samples, start.elapsed().as_secs_f64())))
         });
         let drawn: Vec<_> = drawn.collect::<Outcome<_>>()?;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array2, array};
-use riemannian_laplace::data::{Dataset, Table};
+use riemannian_laplace::Dataset;
+use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::{Error, Result};
 
 /// The folder `data` of the repository.

@@ -1,29 +1,23 @@
 //! Draws of the no-U-turn sampler, kept on disk beside the cells of a full run, with the verdict on them said aloud.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ndarray::Array2;
-use riemannian_laplace::map::DifferentiableMap;
-use riemannian_laplace::reference::{ChainReport, Diagnostics, NutsOptions, ReferenceSample, Start, nuts};
-use riemannian_laplace::target::Target;
-use riemannian_laplace::tensors::{self, TensorFile, Values};
+use riemannian_laplace::internals::reference::{ChainReport, Diagnostics, NutsOptions, ReferenceSample, Start, nuts};
+use riemannian_laplace::internals::target::Target;
+use riemannian_laplace::internals::tensors::{self, TensorFile, Values};
 
 use super::cells::Cells;
 use super::comparison::progress;
 use super::figure::Outcome;
 
 /// The draws of a run: read if it was finished before, made and kept if not.
-pub fn draws<M: DifferentiableMap>(
-    name: &str,
-    target: &Target<M>,
-    options: &NutsOptions,
-    cells: &Cells,
-) -> Outcome<ReferenceSample> {
+pub fn draws(name: &str, target: &Target, options: &NutsOptions, cells: &Cells) -> Outcome<ReferenceSample> {
     let NutsOptions { chains, warmup, draws, thinning, seed, .. } = options;
     let key = format!("nuts {name} {chains}x{warmup}+{draws}by{thinning} {seed}");
     let (kept, file) = (cells.readable(&key, "safetensors"), cells.writable(&key, "safetensors"));
-    if let Some(sample) = kept.and_then(|path| read(&path, target.map.n_params()).ok()) {
+    if let Some(sample) = kept.and_then(|path| read(&path, target.map().n_params()).ok()) {
         return Ok(sample);
     }
     let bar = progress(&format!("NUTS, {name}"), options.iterations());
@@ -69,13 +63,13 @@ fn write(path: &Path, sample: &ReferenceSample) -> Outcome {
         ("draws", vec![rows, columns], Values::Real(&draws)),
         ("reports", vec![sample.chains(), REPORT], Values::Real(&reports)),
     ];
-    Ok(tensors::write(path, &tensors, HashMap::new())?)
+    Ok(tensors::write(path, &tensors, BTreeMap::new())?)
 }
 
 fn read(path: &Path, n_params: usize) -> Outcome<ReferenceSample> {
     let mut file = TensorFile::read(path)?;
-    let draws = file.take_rows(path, "draws", n_params, "one draw a row")?;
-    let reports = file.take_rows(path, "reports", REPORT, "one chain a row")?;
+    let draws = file.take_rows(path, "draws", n_params, "one draw per row")?;
+    let reports = file.take_rows(path, "reports", REPORT, "one chain per row")?;
     let report = |row: &[f64]| ChainReport {
         step_size: row[0],
         transitions: row[1] as usize,

@@ -1,10 +1,16 @@
 //! What the program says beside its results: notes, warnings and progress on stderr.
 
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use riemannian_laplace::internals::progress;
+
+/// Writes a line to stderr. If that cannot be written, nobody is listening, and the work goes on.
+pub fn say(message: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
 
 /// Where messages go, and which of them are wanted.
 #[derive(Debug)]
@@ -26,13 +32,13 @@ impl Console {
     /// Something a user may want to know.
     pub fn note(&self, message: impl Display) {
         if !self.quiet {
-            eprintln!("note: {message}");
+            say(format_args!("note: {message}"));
         }
     }
 
     /// Something a user should not miss.
     pub fn warn(&self, message: impl Display) {
-        eprintln!("warning: {message}");
+        say(format_args!("warning: {message}"));
     }
 
     /// A bar for work of known length. It draws nothing unless stderr is a terminal, and vanishes when dropped.
@@ -88,6 +94,12 @@ impl Progress {
     /// One more piece is done; from any thread.
     pub fn advance(&self) {
         self.bar.inc(1);
+    }
+}
+
+impl progress::Progress for Progress {
+    fn advance(&self) {
+        Progress::advance(self);
     }
 }
 

@@ -1,10 +1,10 @@
 //! `rla evaluate`: scores of the predictions on data that were held out.
 
 use clap::Args;
-use riemannian_laplace::evaluate::Scores;
+use riemannian_laplace::Scores;
 
-use super::arguments::DataArgs;
 use super::console::Console;
+use super::data::DataArgs;
 use super::failure::Failure;
 use super::method::MethodArgs;
 use super::output::{Summary, print, print_json, short};
@@ -42,12 +42,12 @@ Example, the network alone against 500 sampled networks:
 /// Runs the command.
 pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_scorable()?;
-    let data = args.data.read()?;
     let laplace = args.posterior.load(console)?;
+    let data = args.data.read_for_posterior(&laplace, console)?;
     let family = laplace.family();
-    data.check_against(laplace.network().architecture(), family.likelihood())?;
-    let predictive = args.method.predictive(&laplace, data.dataset.inputs(), console)?;
-    let scores = predictive.scores(family, data.dataset.targets())?;
+    data.check_against(&**laplace.model(), family.likelihood())?;
+    let prediction = args.method.predict(&laplace, data.dataset.inputs(), console)?;
+    let scores = Scores::of(&prediction, data.dataset.targets())?;
     if args.json {
         return print_json(&scores);
     }

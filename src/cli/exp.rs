@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use riemannian_laplace::geodesic::SamplingMetric;
+use clap::Args;
+use riemannian_laplace::MetricName;
+use riemannian_laplace::internals::geodesic::write_samples;
 
 use super::console::Console;
 use super::failure::Failure;
-use super::geodesic::{self, IntegratorArgs, MetricArg};
+use super::geodesic::{self, IntegratorArgs};
 use super::output::{OutputFile, counted};
 use super::posterior::PosteriorArgs;
 
@@ -21,8 +22,8 @@ pub struct ExpArgs {
     #[arg(long, value_name = "FILE")]
     velocities: PathBuf,
     /// The Riemannian metric
-    #[arg(long, value_enum, default_value_t = MetricArg::Fisher)]
-    metric: MetricArg,
+    #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric_with_maps())]
+    metric: MetricName,
     #[command(flatten)]
     integrator: IntegratorArgs,
     /// Where to write the end points (safetensors)
@@ -32,11 +33,12 @@ pub struct ExpArgs {
 
 const EXAMPLE: &str = "\
 Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
-status [S] (0 reached, 1 step limit, 2 not finite), certified [S].
+status [S] (0 reached, 1 step limit, 2 not finite), certified [S] (1: reached with a drift of at most 1e-3, or within
+--drift-target).
 
 Example:
   rla exp --posterior posterior.safetensors --velocities v.safetensors --metric fisher \\
-      --rtol 1e-8 --atol 1e-10 --solver dop853 --out exp.safetensors";
+      --rtol 1e-8 --atol 1e-10 --integrator dop853 --out exp.safetensors";
 
 /// Runs the command.
 pub fn run(args: &ExpArgs, console: &Console) -> Result<(), Failure> {
@@ -44,14 +46,13 @@ pub fn run(args: &ExpArgs, console: &Console) -> Result<(), Failure> {
     let options = args.integrator.fixed_by_default()?;
     let laplace = args.posterior.load(console)?;
     let velocities = geodesic::read_vectors(&args.velocities, "v", &laplace)?;
-    geodesic::warn_about_kinks(&laplace, SamplingMetric::Plain(args.metric.name()), console);
+    geodesic::warn_about_kinks(&laplace, args.metric, console);
     let progress = console.bar("following geodesics", velocities.nrows());
     let ends = laplace
-        .exponential_map(args.metric.name(), velocities.view(), options, &|| progress.advance())
+        .exponential_map(args.metric, velocities.view(), options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
-    let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
-    geodesic::write_samples(&out, &ends, &metric)?;
+    write_samples(out.path(), &ends)?;
     geodesic::report_failures(&ends, console);
     console.note(format!("{} written to {}", counted(ends.len(), "end point"), args.out.display()));
     Ok(())

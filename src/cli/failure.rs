@@ -18,10 +18,11 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 2 when the command line or an input file is wrong, 1 when the work failed.
+    /// 2 when the command line or an input file is wrong, 1 when the work failed, 130 when it was interrupted.
     pub fn exit_status(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
+            Failure::Library(Error::Cancelled) | Failure::About { error: Error::Cancelled, .. } => 130,
             Failure::Library(error) | Failure::About { error, .. } => {
                 if error.is_input() {
                     2
@@ -57,9 +58,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(message) => formatter.write_str(message),
-            Failure::Library(error) => error.fmt(formatter),
+            Failure::Library(error) => formatter.write_str(&with_flags(error)),
             Failure::About { path, error } => {
-                let (path, message) = (path.display().to_string(), error.to_string());
+                let (path, message) = (path.display().to_string(), with_flags(error));
                 if message.contains(&path) {
                     formatter.write_str(&message)
                 } else {
@@ -68,6 +69,29 @@ impl fmt::Display for Failure {
             }
         }
     }
+}
+
+/// What the advice of the library is called on the command line.
+const FLAGS: [(&str, &str); 3] = [
+    ("the matrix-free solver", "--metric-solver matrix-free"),
+    ("a part of the data", "--metric-batch"),
+    ("fewer threads", "--threads"),
+];
+
+/// The library's message, which knows no command line, and the flags that do what it advises.
+fn with_flags(error: &Error) -> String {
+    let message = error.to_string();
+    let flags: Vec<String> = match error {
+        Error::Memory { advice, .. } => {
+            let advised = FLAGS.iter().filter(|(words, _)| advice.contains(words)).map(|(_, flag)| *flag);
+            advised.chain(["--max-memory"]).map(|flag| format!("`{flag}`")).collect()
+        }
+        Error::MissingActivation { .. } => vec!["`--activation`, for example `--activation tanh`".to_string()],
+        Error::NoTrainingData { .. } => vec!["`--without-data` left them out".to_string()],
+        Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
+        _ => Vec::new(),
+    };
+    if flags.is_empty() { message } else { format!("{message} ({})", flags.join(", ")) }
 }
 
 impl From<Error> for Failure {

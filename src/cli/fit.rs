@@ -3,18 +3,22 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use riemannian_laplace::Error;
-use riemannian_laplace::evidence::{AtBound, EvidenceOptimum, EvidenceOptions, Free, PriorStructure};
-use riemannian_laplace::laplace::{Contents, FitOptions, Laplace, SolverChoice};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Network};
+use riemannian_laplace::Family;
+use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
+use riemannian_laplace::{Activation, Network};
+use riemannian_laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
+use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
 use serde::Serialize;
 
-use super::arguments::{self, DataArgs, LikelihoodName};
+use super::arguments::{self, LikelihoodName};
 use super::console::Console;
+use super::data::DataArgs;
 use super::failure::Failure;
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
+use super::scaling::ScalingArgs;
 
 /// Fit the Laplace posterior of a trained network over all its weights
 #[derive(Debug, Args)]
@@ -25,6 +29,8 @@ pub struct FitArgs {
     model: PathBuf,
     #[command(flatten)]
     data: DataArgs,
+    #[command(flatten)]
+    scaling: ScalingArgs,
     /// The distribution of the targets
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
@@ -43,9 +49,12 @@ pub struct FitArgs {
     /// What --optimize tunes: one prior precision, or one for each layer [default: scalar]
     #[arg(long, value_enum, requires = "optimize", conflicts_with = "prior_precision")]
     prior: Option<PriorName>,
-    /// Which of the two exact solvers to use; the answer is the same
-    #[arg(long, value_enum, default_value_t = SolverName::Auto)]
-    solver: SolverName,
+    /// The structure of the posterior precision: exact (full, or auto, which is the same while it fits), or an approximation of it
+    #[arg(long, value_name = "STRUCTURE", default_value = "auto", value_parser = structure())]
+    structure: &'static str,
+    /// Which of the exact solvers to use with --structure auto or full; the answer is the same
+    #[arg(long, value_name = "SOLVER", value_parser = solver())]
+    solver: Option<Structure>,
     /// Keep the training data out of the file (it then holds a D × D matrix instead)
     #[arg(long)]
     without_data: bool,
@@ -58,9 +67,6 @@ pub struct FitArgs {
     /// The weights that are uncertain
     #[arg(long, hide = true, default_value = "all", value_parser = ["all"])]
     weights: String,
-    /// The structure of the posterior precision
-    #[arg(long, hide = true, default_value = "full", value_parser = ["full"])]
-    structure: String,
 }
 
 const EXAMPLE: &str = "\
@@ -82,17 +88,6 @@ enum PriorName {
     Layer,
 }
 
-/// The exact solvers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SolverName {
-    /// The one with the smaller matrix
-    Auto,
-    /// A D × D matrix, for D weights
-    WeightSpace,
-    /// An N·P × N·P matrix, for N data points and P outputs
-    FunctionSpace,
-}
-
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -106,6 +101,7 @@ struct Report {
     log_det_ratio: f64,
     effective_parameters: f64,
     solver: &'static str,
+    structure: &'static str,
     seconds: f64,
     #[serde(flatten)]
     tuning: Option<TuningReport>,
@@ -143,9 +139,11 @@ impl From<&[f64]> for OneOrMany {
 
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
-    let solver = solver(args)?;
+    let structure = chosen_structure(args)?;
     let family = family(args)?;
-    let out = OutputFile::at(&args.out, &[&args.model, &args.data.data])?;
+    let mut inputs = vec![args.model.as_path(), args.data.data.as_path()];
+    inputs.extend(args.scaling.scaling.as_deref());
+    let out = OutputFile::at(&args.out, &inputs)?;
     let network = load_network(args, console)?;
     let architecture = network.architecture();
     family
@@ -153,7 +151,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&args.model))?;
-    let layers = architecture.layers().len();
+    let layers = architecture.layer_params().len();
     if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
         return Err(Failure::Usage(format!(
             "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
@@ -161,15 +159,29 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
             args.model.display(),
         )));
     }
-    let data = args.data.read()?;
-    data.check_against(architecture, family.likelihood())?;
+    let data = args.scaling.read(&args.data, &args.model, args.likelihood, console)?;
+    data.check_against(&network, family.likelihood())?;
+    let schema = data.dataset.schema();
+    let family = match family.sigma() {
+        Some(sigma) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
+        _ => family,
+    };
     if family.sigma().is_some() && args.sigma.is_empty() && !args.optimize {
-        console.note("sigma is 1, for want of --sigma or --optimize");
+        let units = if schema.scaling().is_some_and(|scaling| scaling.targets.is_some()) {
+            " in units of the standardised target"
+        } else {
+            ""
+        };
+        console.note(format!("sigma is 1{units}: neither --sigma nor --optimize was given"));
     }
 
     let began = Instant::now();
     let progress = console.spinner("fitting the posterior");
-    let options = FitOptions { prior_precision: args.prior_precision.clone(), solver };
+    let prior_precision = match args.prior_precision.as_slice() {
+        [] => PriorValues::default(),
+        values => values.to_vec().into(),
+    };
+    let options = FitOptions { prior_precision, structure };
     let mut laplace = Laplace::fit(network, data.dataset, family, &options)?;
     drop(progress);
     let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
@@ -186,16 +198,40 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     print(&summary(args, &laplace, &tuning, seconds).to_text())
 }
 
-/// The solver, which must hold a D × D matrix when that is what the file shall hold.
-fn solver(args: &FitArgs) -> Result<SolverChoice, Failure> {
-    match (args.solver, args.without_data) {
-        (SolverName::FunctionSpace, true) => Err(Failure::Usage(
+/// The words of --structure: those of the registry.
+fn structure() -> impl TypedValueParser<Value = &'static str> {
+    let mut words = vec!["auto"];
+    Structure::ALL.iter().map(|structure| structure.word()).for_each(|word| {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    });
+    PossibleValuesParser::new(words.clone())
+        .map(move |word| words.iter().copied().find(|known| *known == word).unwrap_or("auto"))
+}
+
+/// The exact solvers by name.
+fn solver() -> impl TypedValueParser<Value = Structure> {
+    let exact =
+        Structure::ALL.iter().filter(|structure| structure.word() == "full").map(|structure| structure.solver());
+    PossibleValuesParser::new(["auto"].into_iter().chain(exact))
+        .map(|name| Structure::of_solver(&name).unwrap_or_default())
+}
+
+/// The structure to fit: without the data a file needs one whose sums can be written.
+fn chosen_structure(args: &FitArgs) -> Result<Structure, Failure> {
+    let of_word = |word: &str| Structure::ALL.iter().copied().find(|structure| structure.word() == word);
+    match (args.structure, args.solver.unwrap_or_default(), args.without_data) {
+        ("auto" | "full", Structure::Auto, true) => Ok(Structure::WeightSpace),
+        ("auto" | "full", Structure::FunctionSpace, true) => Err(Failure::Usage(
             "--without-data stores the D × D matrix of the weight-space solver; leave out --solver function-space"
                 .to_string(),
         )),
-        (SolverName::WeightSpace, _) | (SolverName::Auto, true) => Ok(SolverChoice::WeightSpace),
-        (SolverName::FunctionSpace, false) => Ok(SolverChoice::FunctionSpace),
-        (SolverName::Auto, false) => Ok(SolverChoice::Auto),
+        ("auto" | "full", solver, _) => Ok(solver),
+        (word, Structure::Auto, _) => Ok(of_word(word).unwrap_or_default()),
+        (word, solver, _) => {
+            Err(Failure::Usage(format!("--solver {solver} belongs to --structure full; leave it out with {word}")))
+        }
     }
 }
 
@@ -214,11 +250,14 @@ fn load_network(args: &FitArgs, console: &Console) -> Result<Network, Failure> {
     let network = Network::load(&args.model, args.activation).map_err(Failure::about(&args.model))?;
     if let Some(asked) = args.activation
         && let Ok(saved) = Network::load(&args.model, None)
-        && network.architecture().layers().len() > 1
-        && saved.architecture().activation() != asked
+        && network.architecture().linear_layers().len() > 1
+        && saved.architecture().activation() != Some(asked)
     {
-        let saved = saved.architecture().activation();
-        console.warn(format!("{} says its activation is {saved}; {asked} is used, as asked", args.model.display()));
+        let saved = match saved.architecture().activation() {
+            Some(activation) => format!("its activation is {activation}"),
+            None => format!("its layers are {}", saved.architecture()),
+        };
+        console.warn(format!("{} says {saved}; {asked} is used, as asked", args.model.display()));
     }
     Ok(network)
 }
@@ -265,19 +304,19 @@ fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuni
 }
 
 fn report(laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Report {
-    let architecture = laplace.network().architecture();
     let bound = |bound: &AtBound| BoundReport { parameter: bound.parameter, index: bound.index, value: bound.value };
     Report {
-        n_params: architecture.n_params(),
+        n_params: laplace.model().n_params(),
         n_data: laplace.n_data(),
-        n_outputs: architecture.n_outputs(),
+        n_outputs: laplace.model().n_outputs(),
         log_likelihood: laplace.log_likelihood(),
         log_marginal_likelihood: laplace.log_marginal_likelihood(),
         prior_precision: laplace.prior().values().into(),
-        sigma: laplace.family().sigma().map(OneOrMany::from),
+        sigma: laplace.sigma().map(|sigma| OneOrMany::from(sigma.as_slice())),
         log_det_ratio: laplace.log_det_ratio(),
         effective_parameters: laplace.effective_parameters(),
-        solver: laplace.precision().solver(),
+        solver: laplace.structure().solver(),
+        structure: laplace.structure().word(),
         seconds,
         tuning: match tuning {
             Tuning::Off => None,
@@ -291,21 +330,18 @@ fn report(laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Report {
 }
 
 fn summary(args: &FitArgs, laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Summary {
-    let architecture = laplace.network().architecture();
+    let model = laplace.model();
     let likelihood = laplace.family().likelihood().name();
     let origin = |given: bool| match (given, args.optimize) {
         (true, _) => "given",
         (false, true) => "tuned",
         (false, false) => "default",
     };
-    let title = format!("posterior of {architecture}, {likelihood} likelihood, written to {}", args.out.display());
+    let title =
+        format!("posterior of {}, {likelihood} likelihood, written to {}", model.description(), args.out.display());
     let mut summary = Summary::new(title);
-    summary.row("parameters", architecture.n_params(), "weights and biases, all uncertain");
-    summary.row(
-        "data points",
-        laplace.n_data(),
-        format!("with {} each", counted(architecture.n_outputs(), "network output")),
-    );
+    summary.row("parameters", model.n_params(), "weights and biases, all uncertain");
+    summary.row("data points", laplace.n_data(), format!("with {} each", counted(model.n_outputs(), "network output")));
     summary.row(
         "log likelihood",
         short(laplace.log_likelihood()),
@@ -317,17 +353,14 @@ fn summary(args: &FitArgs, laplace: &Laplace, tuning: &Tuning, seconds: f64) -> 
         "nats, the log evidence; greater is better",
     );
     summary.row("prior precision", short_list(laplace.prior().values()), origin(!args.prior_precision.is_empty()));
-    if let Some(sigma) = laplace.family().sigma() {
+    if let Some(sigma) = laplace.sigma() {
         let meaning = format!("{}; noise, in units of the target", origin(!args.sigma.is_empty()));
-        summary.row("sigma", short_list(sigma), meaning);
+        summary.row("sigma", short_list(&sigma), meaning);
     }
-    let meaning = format!("of {}: directions that the data determine", architecture.n_params());
+    let meaning = format!("of {}: directions that the data determine", model.n_params());
     summary.row("effective parameters", short(laplace.effective_parameters()), meaning);
-    let size = match laplace.precision().solver() {
-        "weight-space" => architecture.n_params(),
-        _ => laplace.n_data() * architecture.n_outputs(),
-    };
-    summary.row("solver", laplace.precision().solver(), format!("a {size} × {size} matrix"));
+    summary.row("structure", laplace.structure().word(), "of the posterior precision");
+    summary.row("solver", laplace.structure().solver(), laplace.precision().size_in_words());
     summary.row("time", format!("{seconds:.2} s"), "");
     match tuning {
         Tuning::Off => {}

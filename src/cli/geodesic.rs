@@ -1,86 +1,63 @@
 //! What the geodesic commands share: metrics by name, the integrator's settings, vectors in and geodesics out.
 
-use std::collections::HashMap;
 use std::path::Path;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ndarray::Array2;
-use riemannian_laplace::geodesic::{
-    Accuracy, GeodesicOptions, MetricBatch, MetricName, MetricOptions, MetricSolver, Outcome, Samples, SamplingMetric,
-};
-use riemannian_laplace::laplace::Laplace;
-use riemannian_laplace::metric::MatrixFreeOptions;
-use riemannian_laplace::ode::Method;
-use riemannian_laplace::tensors::{self, TensorFile, Values};
+use riemannian_laplace::Laplace;
+use riemannian_laplace::internals::geodesic::{Accuracy, MetricBatch, MetricOptions, MetricSolver, Outcome};
+use riemannian_laplace::internals::laplace::MatrixFreeOptions;
+use riemannian_laplace::internals::ode::Integrator;
+use riemannian_laplace::internals::tensors::TensorFile;
+use riemannian_laplace::{GeodesicOptions, MetricName, Samples};
 use serde::Serialize;
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
-use super::output::{OutputFile, Summary, counted, short};
+use super::output::{Summary, counted, short};
 
-/// A Riemannian metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MetricArg {
-    /// Straight lines: the classical Laplace approximation (ELA)
-    Euclidean,
-    /// The Fisher information plus the prior precision (RLA-F)
-    Fisher,
-    /// Identity plus the outer product of the log posterior's gradient (RLA-B)
-    Monge,
-    /// The sum of outer products of the data points' gradients, plus the prior precision
-    EmpiricalFisher,
+/// Parses a metric to sample with.
+pub fn metric() -> impl TypedValueParser<Value = MetricName> {
+    metric_where(|_| true)
 }
 
-impl MetricArg {
-    pub fn name(self) -> MetricName {
-        match self {
-            MetricArg::Euclidean => MetricName::Euclidean,
-            MetricArg::Fisher => MetricName::Fisher,
-            MetricArg::Monge => MetricName::Monge,
-            MetricArg::EmpiricalFisher => MetricName::EmpiricalFisher,
+/// Parses a metric that has an exponential and a logarithmic map.
+pub fn metric_with_maps() -> impl TypedValueParser<Value = MetricName> {
+    metric_where(MetricName::has_maps)
+}
+
+fn metric_where(offered: fn(MetricName) -> bool) -> impl TypedValueParser<Value = MetricName> {
+    let offered = MetricName::ALL.into_iter().filter(move |metric| offered(*metric));
+    let values = offered.map(|metric| PossibleValue::new(metric.name()).help(meaning_of_metric(metric)));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<MetricName>())
+}
+
+fn meaning_of_metric(metric: MetricName) -> &'static str {
+    match metric {
+        MetricName::Euclidean => "Straight lines: the classical Laplace approximation (ELA)",
+        MetricName::Fisher => "The Fisher information plus the prior precision (RLA-F)",
+        MetricName::Monge => "Identity plus the outer product of the log posterior's gradient (RLA-B)",
+        MetricName::MongeLog => "The Monge metric with its bias removed by a logarithmic map (RLA-BLog)",
+        MetricName::EmpiricalFisher => {
+            "The sum of outer products of the data points' gradients, plus the prior precision"
         }
     }
 }
 
-/// A metric to sample with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SamplingMetricArg {
-    /// Straight lines: the classical Laplace approximation (ELA)
-    Euclidean,
-    /// The Fisher information plus the prior precision (RLA-F)
-    Fisher,
-    /// Identity plus the outer product of the log posterior's gradient (RLA-B)
-    Monge,
-    /// The Monge metric with its bias removed by a logarithmic map (RLA-BLog)
-    MongeLog,
-    /// The sum of outer products of the data points' gradients, plus the prior precision
-    EmpiricalFisher,
+fn integrator() -> impl TypedValueParser<Value = Integrator> {
+    let values = Integrator::ALL.map(|integrator| PossibleValue::new(integrator.name()).help(meaning_of(integrator)));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Integrator>())
 }
 
-impl SamplingMetricArg {
-    pub fn metric(self) -> SamplingMetric {
-        match self {
-            SamplingMetricArg::Euclidean => SamplingMetric::Plain(MetricName::Euclidean),
-            SamplingMetricArg::Fisher => SamplingMetric::Plain(MetricName::Fisher),
-            SamplingMetricArg::Monge => SamplingMetric::Plain(MetricName::Monge),
-            SamplingMetricArg::EmpiricalFisher => SamplingMetric::Plain(MetricName::EmpiricalFisher),
-            SamplingMetricArg::MongeLog => SamplingMetric::MongeLog,
-        }
+fn meaning_of(integrator: Integrator) -> &'static str {
+    match integrator {
+        Integrator::Adams => "Adams, one evaluation per step",
+        Integrator::Dopri5 => "Dormand-Prince 5(4)",
+        Integrator::Dop853 => "Dormand-Prince 8(5,3), for tight tolerances",
+        Integrator::Bosh3 => "Bogacki-Shampine 3(2), for loose ones",
     }
-}
-
-/// The integrator by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SolverName {
-    /// Adams, one evaluation a step
-    Adams,
-    /// Dormand-Prince 5(4)
-    Dopri5,
-    /// Dormand-Prince 8(5,3), for tight tolerances
-    Dop853,
-    /// Bogacki-Shampine 3(2), for loose ones
-    Bosh3,
 }
 
 /// Settings of the integrator.
@@ -96,8 +73,8 @@ pub struct IntegratorArgs {
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = arguments::positive, conflicts_with_all = ["rtol", "atol"])]
     drift_target: Option<f64>,
     /// The integrator [default: adams for a drift target, dopri5 for fixed tolerances]
-    #[arg(long, value_enum)]
-    solver: Option<SolverName>,
+    #[arg(long, alias = "solver", value_name = "NAME", value_parser = integrator())]
+    integrator: Option<Integrator>,
     /// The most steps of one integration [default: 4096, of adams six times that]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     max_steps: Option<usize>,
@@ -115,26 +92,16 @@ impl IntegratorArgs {
     }
 
     fn options(&self, fixed: bool) -> Result<GeodesicOptions, Failure> {
-        let accuracy = match (fixed, self.drift_target, Accuracy::default()) {
-            (true, ..) => Accuracy::Tolerances { rtol: self.rtol.unwrap_or(1e-3), atol: self.atol.unwrap_or(1e-6) },
-            (false, Some(target), Accuracy::Drift { attempts, .. }) => Accuracy::Drift { target, attempts },
-            (false, _, default) => default,
+        let fixed_tolerances = GeodesicOptions::with_tolerances(self.rtol.unwrap_or(1e-3), self.atol.unwrap_or(1e-6));
+        let usual = if fixed { fixed_tolerances } else { GeodesicOptions::default() };
+        let accuracy = match (usual.accuracy, self.drift_target) {
+            (Accuracy::Drift { attempts, .. }, Some(target)) => Accuracy::Drift { target, attempts },
+            (accuracy, _) => accuracy,
         };
-        let usual = if fixed { GeodesicOptions::with_tolerances(1e-3, 1e-6) } else { GeodesicOptions::default() };
-        let method = match self.solver {
-            Some(SolverName::Adams) => Method::Adams,
-            Some(SolverName::Dopri5) => Method::Dopri5,
-            Some(SolverName::Dop853) => Method::Dop853,
-            Some(SolverName::Bosh3) => Method::Bosh3,
-            None => usual.method,
-        };
-        let of_method = if method == Method::Adams {
-            GeodesicOptions::default()
-        } else {
-            GeodesicOptions::with_tolerances(1e-3, 1e-6)
-        };
-        let max_steps = self.max_steps.unwrap_or(of_method.max_steps);
-        let options = GeodesicOptions { accuracy, method, max_steps };
+        let integrator = self.integrator.unwrap_or(usual.integrator);
+        let of_integrator = if integrator == Integrator::Adams { GeodesicOptions::default() } else { fixed_tolerances };
+        let max_steps = self.max_steps.unwrap_or(of_integrator.max_steps);
+        let options = GeodesicOptions { accuracy, integrator, max_steps };
         options.validate()?;
         Ok(options)
     }
@@ -232,7 +199,7 @@ impl MetricReport {
 
 /// Reads a matrix with one row a vector of parameters.
 pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
-    let size = laplace.network().parameters().len();
+    let size = laplace.parameters().len();
     let meaning = format!("one row a vector of the network's {}", counted(size, "parameter"));
     let vectors = TensorFile::read_where(path, |name| name == tensor)?.take_rows(path, tensor, size, &meaning)?;
     let rows = vectors.shape[0];
@@ -240,34 +207,14 @@ pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Arra
         .map_err(|error| Failure::Usage(format!("{}: tensor `{tensor}`: {error}", path.display())))
 }
 
-/// Writes end points, end velocities and certificates.
-pub fn write_samples(file: &OutputFile, samples: &Samples, metric: &str) -> Result<(), Failure> {
-    let (count, size) = samples.theta.dim();
-    let theta: Vec<f64> = samples.theta.iter().copied().collect();
-    let velocity: Vec<f64> = samples.velocity.iter().copied().collect();
-    let evaluations: Vec<i64> = samples.evaluations.iter().map(|&value| value as i64).collect();
-    let status: Vec<i64> = samples.outcome.iter().map(|outcome| outcome.code()).collect();
-    let certified: Vec<i64> = samples.certified.iter().map(|&value| i64::from(value)).collect();
-    let entries = [
-        ("theta", vec![count, size], Values::Real(&theta)),
-        ("velocity", vec![count, size], Values::Real(&velocity)),
-        ("nfev", vec![count], Values::Integer(&evaluations)),
-        ("drift", vec![count], Values::Real(&samples.drift)),
-        ("status", vec![count], Values::Integer(&status)),
-        ("certified", vec![count], Values::Integer(&certified)),
-    ];
-    let metadata = HashMap::from([("metric".to_string(), metric.to_string())]);
-    Ok(tensors::write(file.path(), &entries, metadata)?)
-}
-
 /// Warns before geodesics of a network with kinks are followed.
-pub fn warn_about_kinks(laplace: &Laplace, metric: SamplingMetric, console: &Console) {
-    let architecture = laplace.network().architecture();
-    if architecture.has_kinks() && metric != SamplingMetric::Plain(MetricName::Euclidean) {
+pub fn warn_about_kinks(laplace: &Laplace, metric: MetricName, console: &Console) {
+    let model = laplace.model();
+    if model.has_kinks() && metric != MetricName::Euclidean {
         console.warn(format!(
-            "the activation {} has kinks: the metric jumps where a geodesic crosses one, so vᵀGv is not conserved and \
+            "the network ({}) has kinks: the metric jumps where a geodesic crosses one, so vᵀGv is not conserved and \
              the samples cannot be certified; look at their drift, or train with a smooth activation such as silu or gelu",
-            architecture.activation()
+            model.description()
         ));
     }
 }
@@ -296,10 +243,13 @@ pub fn report_failures(samples: &Samples, console: &Console) {
     }
     let uncertified = samples.uncertified();
     if uncertified > 0 {
+        let worst = match samples.max_drift() {
+            drift if drift.is_nan() => "and that of some could not be computed".to_string(),
+            drift => format!("the worst by {drift:.1e}"),
+        };
         console.warn(format!(
-            "{uncertified} of {} drift more than the target, the worst by {:.1e}: their end points are not reliable",
+            "{uncertified} of {} drift more than the target, {worst}: their end points are not reliable",
             counted(samples.len(), "geodesic"),
-            samples.max_drift()
         ));
     }
 }

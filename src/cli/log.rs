@@ -1,16 +1,17 @@
 //! `rla log`: the logarithmic map for given points.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use riemannian_laplace::geodesic::{LogarithmOptions, SamplingMetric};
-use riemannian_laplace::tensors::{self, Values};
+use clap::Args;
+use riemannian_laplace::MetricName;
+use riemannian_laplace::internals::geodesic::LogarithmOptions;
+use riemannian_laplace::internals::tensors::{self, Values};
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
-use super::geodesic::{self, MetricArg};
+use super::geodesic;
 use super::output::{OutputFile, counted};
 use super::posterior::PosteriorArgs;
 
@@ -24,8 +25,8 @@ pub struct LogArgs {
     #[arg(long, value_name = "FILE")]
     points: PathBuf,
     /// The Riemannian metric
-    #[arg(long, value_enum, default_value_t = MetricArg::Fisher)]
-    metric: MetricArg,
+    #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric_with_maps())]
+    metric: MetricName,
     /// Solved when the end point misses by at most this share of the distance
     #[arg(long, value_name = "T", default_value = "1e-8", value_parser = arguments::positive)]
     tolerance: f64,
@@ -46,11 +47,11 @@ pub fn run(args: &LogArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.posterior.posterior, &args.points])?;
     let laplace = args.posterior.load(console)?;
     let points = geodesic::read_vectors(&args.points, "theta", &laplace)?;
-    geodesic::warn_about_kinks(&laplace, SamplingMetric::Plain(args.metric.name()), console);
+    geodesic::warn_about_kinks(&laplace, args.metric, console);
     let options = LogarithmOptions { tolerance: args.tolerance, ..Default::default() };
     let progress = console.bar("solving boundary value problems", points.nrows());
     let found = laplace
-        .logarithmic_map(args.metric.name(), points.view(), options, &|| progress.advance())
+        .logarithmic_map(args.metric, points.view(), options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let velocities: Vec<f64> = found.iter().flat_map(|solution| solution.velocity.iter().copied()).collect();
@@ -61,8 +62,7 @@ pub fn run(args: &LogArgs, console: &Console) -> Result<(), Failure> {
         ("residual", vec![found.len()], Values::Real(&residuals)),
         ("converged", vec![found.len()], Values::Integer(&converged)),
     ];
-    let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
-    tensors::write(out.path(), &entries, HashMap::from([("metric".to_string(), metric)]))?;
+    tensors::write(out.path(), &entries, BTreeMap::from([("metric".to_string(), args.metric.to_string())]))?;
     let failed = found.iter().filter(|solution| !solution.converged).count();
     if failed > 0 {
         console.warn(format!(

@@ -1,18 +1,23 @@
 //! The ways to predict: one enum, one match. A further method is a further arm.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use clap::{Args, ValueEnum};
 use ndarray::Array2;
-use riemannian_laplace::evaluate::Scores;
-use riemannian_laplace::geodesic::SamplerOptions;
-use riemannian_laplace::laplace::Laplace;
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::predict::{LatentGaussian, Link, MonteCarlo, Prediction, SampledPredictive};
+use riemannian_laplace::Family;
+use riemannian_laplace::Laplace;
+use riemannian_laplace::internals::geodesic::read_samples;
+use riemannian_laplace::internals::predict::{self, MonteCarlo};
+use riemannian_laplace::{Draws, Link, Prediction};
 use riemannian_laplace::{Error, Unsupported};
+use riemannian_laplace::{MetricName, SamplerOptions, Samples};
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
-use super::geodesic::{self, SamplingMetricArg};
+use super::geodesic;
+use super::output::counted;
 
 /// How weights become predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -50,27 +55,17 @@ pub struct MethodArgs {
     #[arg(long, value_enum)]
     link: Option<LinkName>,
     /// The metric of --method riemannian [default: fisher]
-    #[arg(long, value_enum)]
-    metric: Option<SamplingMetricArg>,
+    #[arg(long, value_name = "METRIC", value_parser = geodesic::metric())]
+    metric: Option<MetricName>,
     /// Draws, for --method nn, --method riemannian and --link mc
     #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
     samples: usize,
     /// The seed of the draws: the same seed gives the same numbers on any number of threads
     #[arg(long, default_value_t = 0)]
     seed: u64,
-}
-
-/// A predictive distribution at some inputs.
-#[derive(Debug)]
-pub enum Predictive {
-    /// The Gaussian over the raw outputs, as it is.
-    Latent(LatentGaussian),
-    /// The same, to be turned into a prediction of y.
-    Linearized { latent: LatentGaussian, link: Link },
-    /// A mixture over networks.
-    Sampled(SampledPredictive),
-    /// One network.
-    Network { outputs: Array2<f64>, prediction: Box<Prediction> },
+    /// The samples of --method riemannian, as `rla sample` wrote them, instead of drawing any
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["samples", "metric", "seed"])]
+    samples_file: Option<PathBuf>,
 }
 
 impl MethodArgs {
@@ -79,6 +74,11 @@ impl MethodArgs {
         if self.metric.is_some() && self.method != Method::Riemannian {
             let method = name_of(self.method);
             let message = format!("--metric belongs to --method riemannian; leave it out with --method {method}");
+            return Err(Failure::Usage(message));
+        }
+        if self.samples_file.is_some() && self.method != Method::Riemannian {
+            let method = name_of(self.method);
+            let message = format!("--samples-file belongs to --method riemannian; leave it out with --method {method}");
             return Err(Failure::Usage(message));
         }
         match self.link {
@@ -98,15 +98,19 @@ impl MethodArgs {
         self.check()
     }
 
+    /// The file of samples, if any.
+    pub fn samples_file(&self) -> Option<&Path> {
+        self.samples_file.as_deref()
+    }
+
     /// The name of the method, with its link where that matters.
     pub fn describe(&self, family: &Family) -> String {
         match (self.method, self.link_for(family)) {
             (Method::Nn, _) => format!("nn, {} samples", self.samples),
-            (Method::Riemannian, _) => {
-                let metric = self.metric().to_possible_value();
-                let metric = metric.map(|value| value.get_name().to_string()).unwrap_or_default();
-                format!("riemannian, {metric} metric, {} samples", self.samples)
-            }
+            (Method::Riemannian, _) => match &self.samples_file {
+                Some(path) => format!("riemannian, samples of {}", path.display()),
+                None => format!("riemannian, {} metric, {} samples", self.metric(), self.samples),
+            },
             (Method::Glm, Ok(Some(link))) if is_classification(family) => {
                 let name = match link {
                     Link::Probit => "probit".to_string(),
@@ -119,55 +123,40 @@ impl MethodArgs {
         }
     }
 
-    /// The predictive distribution at the inputs.
-    pub fn predictive(
-        &self,
-        laplace: &Laplace,
-        inputs: &Array2<f64>,
-        console: &Console,
-    ) -> Result<Predictive, Failure> {
-        let link = self.link_for(laplace.family())?;
-        let predicting = || console.spinner("predicting");
-        Ok(match self.method {
-            Method::Glm => {
-                let _progress = predicting();
-                let latent = laplace.linearized(inputs)?;
-                match link {
-                    Some(link) => Predictive::Linearized { latent, link },
-                    None => Predictive::Latent(latent),
-                }
-            }
-            Method::Nn => {
-                let _progress = predicting();
-                let weights = laplace.sample(self.samples, self.seed)?;
-                Predictive::Sampled(laplace.sampled(weights.view(), inputs)?)
-            }
-            Method::Riemannian => self.riemannian(laplace, inputs, console)?,
-            Method::Map => {
-                let prediction = Box::new(laplace.predict_map(inputs)?);
-                Predictive::Network { outputs: laplace.outputs(inputs)?, prediction }
-            }
-        })
+    /// Whether the Gaussian over the raw outputs was asked for.
+    pub fn wants_latent(&self) -> bool {
+        self.link == Some(LinkName::None)
     }
 
-    fn metric(&self) -> SamplingMetricArg {
-        self.metric.unwrap_or(SamplingMetricArg::Fisher)
+    /// The prediction at the inputs.
+    pub fn predict(&self, laplace: &Laplace, inputs: &Array2<f64>, console: &Console) -> Result<Prediction, Failure> {
+        let method = match self.method {
+            Method::Glm => predict::Method::Glm(self.link_for(laplace.family())?.unwrap_or_default()),
+            Method::Nn => predict::Method::Nn(Draws::first(self.samples, self.seed)),
+            Method::Riemannian => predict::Method::Samples(Arc::new(self.samples(laplace, console)?)),
+            Method::Map => predict::Method::Map,
+        };
+        let _progress = console.spinner("predicting");
+        Ok(laplace.predict(inputs, &method)?)
     }
 
-    /// The mixture over the samples that reached the end of their geodesic.
-    fn riemannian(&self, laplace: &Laplace, inputs: &Array2<f64>, console: &Console) -> Result<Predictive, Failure> {
-        let metric = self.metric().metric();
-        geodesic::warn_about_kinks(laplace, metric, console);
-        let options = SamplerOptions { samples: self.samples, seed: self.seed, ..Default::default() };
-        let progress = console.bar("following geodesics", self.samples);
-        let samples = laplace.sample_riemannian(metric, &options, &|| progress.advance())?;
-        drop(progress);
+    fn metric(&self) -> MetricName {
+        self.metric.unwrap_or(MetricName::Fisher)
+    }
+
+    /// The samples of --method riemannian: from a file, or drawn.
+    fn samples(&self, laplace: &Laplace, console: &Console) -> Result<Samples, Failure> {
+        let samples = match &self.samples_file {
+            Some(path) => read_fitting(path, laplace)?,
+            None => {
+                geodesic::warn_about_kinks(laplace, self.metric(), console);
+                let options = SamplerOptions { seed: self.seed, ..SamplerOptions::first(self.samples) };
+                let progress = console.bar("following geodesics", self.samples);
+                laplace.sample_riemannian(self.metric(), &options, &progress)?
+            }
+        };
         geodesic::report_failures(&samples, console);
-        let reached = samples.reached();
-        if reached.nrows() == 0 {
-            return Err(Error::NoSamples { requested: self.samples }.into());
-        }
-        Ok(Predictive::Sampled(laplace.sampled(reached.view(), inputs)?))
+        Ok(samples)
     }
 
     /// The link for a family; `None` when the raw outputs were asked for.
@@ -196,16 +185,16 @@ impl MethodArgs {
     }
 }
 
-impl Predictive {
-    /// Scores against observed targets.
-    pub fn scores(&self, family: &Family, targets: &Array2<f64>) -> Result<Scores, Failure> {
-        Ok(match self {
-            Predictive::Latent(_) => return Err(unscorable()),
-            Predictive::Linearized { latent, link } => Scores::of_linearized(latent, family, *link, targets)?,
-            Predictive::Sampled(sampled) => Scores::of_sampled(sampled, family, targets)?,
-            Predictive::Network { outputs, prediction } => Scores::of_map(prediction, outputs, family, targets)?,
-        })
+/// Samples of as many parameters as the network has.
+fn read_fitting(path: &Path, laplace: &Laplace) -> Result<Samples, Failure> {
+    let samples = read_samples(path)?;
+    let (expected, found) = (laplace.parameters().len(), samples.theta.ncols());
+    if expected != found {
+        let network = counted(expected, "parameter");
+        let message = format!("{}: the network has {network}, the samples {found}", path.display());
+        return Err(Failure::Usage(message));
     }
+    Ok(samples)
 }
 
 fn unscorable() -> Failure {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod console;
+mod data;
 mod evaluate;
 mod exp;
 mod failure;
@@ -13,14 +14,15 @@ mod output;
 mod posterior;
 mod predict;
 mod sample;
+mod scaling;
 mod train;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use riemannian_laplace::memory;
+use riemannian_laplace::internals::memory;
 
-use console::Console;
+use console::{Console, say};
 use failure::Failure;
 
 /// Uncertainty for trained neural networks: Laplace and Riemannian Laplace approximations of an MLP.
@@ -79,9 +81,9 @@ pub fn main() -> ExitCode {
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            say(format_args!("error: {failure}"));
             for cause in failure.further_causes() {
-                eprintln!("  caused by: {cause}");
+                say(format_args!("  caused by: {cause}"));
             }
             ExitCode::from(failure.exit_status())
         }

@@ -4,7 +4,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use ndarray::ArrayView1;
-use riemannian_laplace::{Error, tensors};
+use riemannian_laplace::Error;
+use riemannian_laplace::internals::tensors::{self, WholeFile};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -30,16 +31,20 @@ impl OutputFile {
         {
             return refuse("it is one of the input files; choose another name for --out");
         }
-        if path.exists() && !path.is_file() {
-            return Ok(Self { path: path.to_path_buf() }); // a device or a pipe
-        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
             return refuse(&format!("there is no folder {}; create it first", folder.display()));
         }
-        match tempfile::NamedTempFile::new_in(folder) {
-            Ok(_) => Ok(Self { path: path.to_path_buf() }),
-            Err(error) => refuse(&format!("the folder {} is not writable ({error})", folder.display())),
+        match WholeFile::check(path) {
+            Ok(()) => Ok(Self { path: path.to_path_buf() }),
+            Err(Error::Write { source, .. }) => match source.kind() {
+                ErrorKind::StorageFull => Err(Error::Write { path: path.to_path_buf(), source }.into()),
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    refuse(&format!("the folder {} is not writable ({source})", folder.display()))
+                }
+                _ => refuse(&source.to_string()),
+            },
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -59,7 +64,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::Io { path: PathBuf::from("standard output"), source: error }.into())
+            Err(Error::Write { path: PathBuf::from("standard output"), source: error }.into())
         }
         _ => Ok(()),
     }
@@ -68,7 +73,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// Prints one JSON object on one line.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
-        .map_err(|error| Error::Io { path: PathBuf::from("standard output"), source: error.into() })?;
+        .map_err(|error| Error::Write { path: PathBuf::from("standard output"), source: error.into() })?;
     print(&format!("{text}\n"))
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use riemannian_laplace::laplace::Laplace;
+use riemannian_laplace::Laplace;
 
 use super::console::Console;
 use super::failure::Failure;
@@ -17,7 +17,7 @@ pub struct PosteriorArgs {
 }
 
 impl PosteriorArgs {
-    /// Reads the posterior and factors its precision again.
+    /// Reads the posterior.
     pub fn load(&self, console: &Console) -> Result<Laplace, Failure> {
         let _progress = console.spinner("loading the posterior");
         Laplace::load(&self.posterior).map_err(Failure::about(&self.posterior))

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ndarray::{Array2, Axis};
-use riemannian_laplace::data::Table;
-use riemannian_laplace::laplace::Laplace;
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::predict::{LatentGaussian, Prediction};
+use riemannian_laplace::Family;
+use riemannian_laplace::Prediction;
+use riemannian_laplace::Schema;
+use riemannian_laplace::internals::predict::LatentGaussian;
 
 use super::arguments;
 use super::console::Console;
+use super::data::LeaveOutArgs;
 use super::failure::Failure;
-use super::method::{MethodArgs, Predictive};
+use super::method::MethodArgs;
 use super::output::{Columns, OutputFile, counted, print};
 use super::posterior::PosteriorArgs;
 
@@ -22,25 +23,30 @@ use super::posterior::PosteriorArgs;
 pub struct PredictArgs {
     #[command(flatten)]
     posterior: PosteriorArgs,
-    /// The inputs: CSV with a header, columns in the order of the training data's inputs
+    /// The inputs: CSV with a header; columns are matched by name with those of the training data
     #[arg(long, value_name = "CSV")]
     inputs: PathBuf,
-    /// Columns of the file that are no inputs, separated by commas
+    /// Columns of the file that are not inputs, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     target: Vec<String>,
     #[command(flatten)]
+    leave_out: LeaveOutArgs,
+    #[command(flatten)]
     method: MethodArgs,
-    /// Where to write the predictions (CSV, one row an input row) [default: standard output]
+    /// The probability that an observation lies between `lower` and `upper`
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = arguments::share, allow_negative_numbers = true)]
+    interval: f64,
+    /// Where to write the predictions (CSV, one row for each input row) [default: standard output]
     #[arg(long, value_name = "CSV")]
     out: Option<PathBuf>,
 }
 
 const EXAMPLE: &str = "\
 Columns (with _1, _2, … for several outputs):
-  gaussian      mean, epistemic_variance, aleatoric_variance, total_variance
-  categorical   p0, p1, …; and entropy, mutual_information where samples are drawn
+  gaussian      mean, epistemic_variance, aleatoric_variance, total_variance, lower, upper
+  categorical   p0, p1, … (or the class names); and entropy, mutual_information where samples are drawn
   bernoulli     p1
-  poisson       mean, total_variance
+  poisson       mean, total_variance, lower, upper
   --link none   f_mean_1, …, and the covariance f_cov_1_1, f_cov_1_2, …
 
 Example:
@@ -54,28 +60,28 @@ Example, averaging 1000 sampled networks, on a file that also holds the target:
 pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     args.method.check()?;
     let out = match args.out.as_deref() {
-        Some(path) if path != Path::new("-") => Some(OutputFile::at(path, &[&args.posterior.posterior, &args.inputs])?),
+        Some(path) if path != Path::new("-") => {
+            let mut inputs: Vec<&Path> = vec![&args.posterior.posterior, &args.inputs];
+            inputs.extend(args.method.samples_file());
+            Some(OutputFile::at(path, &inputs)?)
+        }
         _ => None,
     };
-    let table = Table::read(&args.inputs)?;
     let laplace = args.posterior.load(console)?;
-    let inputs = inputs(args, &table, &laplace)?;
-    let predictive = args.method.predictive(&laplace, &inputs, console)?;
-    let (covariances, prediction);
-    let columns = match &predictive {
-        Predictive::Latent(latent) => {
-            covariances = flat_covariances(latent);
-            latent_columns(latent, &covariances)
-        }
-        Predictive::Linearized { latent, link } => {
-            prediction = latent.predict(laplace.family(), *link)?;
-            prediction_columns(laplace.family(), &prediction)
-        }
-        Predictive::Sampled(sampled) => {
-            prediction = sampled.prediction();
-            prediction_columns(laplace.family(), &prediction)
-        }
-        Predictive::Network { prediction, .. } => prediction_columns(laplace.family(), prediction),
+    let inputs = args.leave_out.inputs_for_posterior(&args.inputs, &args.target, &laplace, console)?;
+    let prediction = args.method.predict(&laplace, &inputs, console)?;
+    let (latent, covariances, interval);
+    let columns = if args.method.wants_latent() {
+        latent =
+            prediction.latent()?.ok_or_else(|| Failure::Usage("--link none belongs to --method glm".to_string()))?;
+        covariances = flat_covariances(&latent);
+        latent_columns(&latent, &covariances)
+    } else {
+        interval = match prediction.class_probabilities() {
+            Some(_) => None,
+            None => Some(prediction.interval(args.interval)?),
+        };
+        prediction_columns(&prediction, interval.as_ref(), laplace.schema())
     };
     let not_finite = columns.count_not_finite();
     if not_finite > 0 {
@@ -91,27 +97,7 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     }
 }
 
-/// The input columns, as many as the network has.
-fn inputs(args: &PredictArgs, table: &Table, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
-    arguments::refuse_twice(&args.target)?;
-    for name in &args.target {
-        table.column(name)?;
-    }
-    let inputs = table.inputs(&args.target);
-    let expected = laplace.network().architecture().n_inputs();
-    if inputs.ncols() != expected {
-        return Err(Failure::Usage(format!(
-            "{}: the network has {}, the file {} ({}); leave out columns that are no inputs with --target",
-            args.inputs.display(),
-            counted(expected, "input"),
-            counted(inputs.ncols(), "input column"),
-            arguments::input_names(table, &args.target),
-        )));
-    }
-    Ok(inputs)
-}
-
-/// Adds one column an output, with a suffix when there are several.
+/// Adds one column for each output, with a suffix when there are several.
 fn add_outputs<'a>(columns: &mut Columns<'a>, name: &str, values: &'a Array2<f64>) {
     let several = values.ncols() > 1;
     for (output, column) in values.columns().into_iter().enumerate() {
@@ -120,9 +106,13 @@ fn add_outputs<'a>(columns: &mut Columns<'a>, name: &str, values: &'a Array2<f64
     }
 }
 
-fn prediction_columns<'a>(family: &Family, prediction: &'a Prediction) -> Columns<'a> {
+fn prediction_columns<'a>(
+    prediction: &'a Prediction,
+    interval: Option<&'a (Array2<f64>, Array2<f64>)>,
+    schema: &Schema,
+) -> Columns<'a> {
     let mut columns = Columns::default();
-    match family {
+    match prediction.family() {
         Family::Gaussian(_) => {
             add_outputs(&mut columns, "mean", &prediction.mean);
             add_outputs(&mut columns, "epistemic_variance", &prediction.epistemic_variance);
@@ -131,7 +121,8 @@ fn prediction_columns<'a>(family: &Family, prediction: &'a Prediction) -> Column
         }
         Family::Categorical(_) => {
             for (class, column) in prediction.mean.columns().into_iter().enumerate() {
-                columns.add(format!("p{class}"), column);
+                let name = schema.classes().and_then(|classes| classes.get(class));
+                columns.add(name.cloned().unwrap_or_else(|| format!("p{class}")), column);
             }
             if let (Some(entropy), Some(information)) = (&prediction.entropy, &prediction.mutual_information) {
                 columns.add("entropy".to_string(), entropy.view());
@@ -144,10 +135,14 @@ fn prediction_columns<'a>(family: &Family, prediction: &'a Prediction) -> Column
             add_outputs(&mut columns, "total_variance", &prediction.total_variance);
         }
     }
+    if let Some((lower, upper)) = interval {
+        add_outputs(&mut columns, "lower", lower);
+        add_outputs(&mut columns, "upper", upper);
+    }
     columns
 }
 
-/// The covariances, one point a row.
+/// The covariances, one row for each point.
 fn flat_covariances(latent: &LatentGaussian) -> Array2<f64> {
     let (points, p, _) = latent.covariance.dim();
     Array2::from_shape_fn((points, p * p), |(t, index)| latent.covariance[(t, index / p, index % p)])

@@ -1,16 +1,18 @@
 //! `rla sample`: weights from the Riemannian posterior, each with its certificate.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
-use riemannian_laplace::geodesic::SamplerOptions;
+use clap::Args;
+use riemannian_laplace::internals::geodesic::write_samples;
+use riemannian_laplace::{MetricName, SamplerOptions};
 use serde::Serialize;
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
-use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport, SamplingMetricArg};
+use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport};
 use super::output::{OutputFile, Summary, print, print_json, short};
 use super::posterior::PosteriorArgs;
 
@@ -21,12 +23,15 @@ pub struct SampleArgs {
     #[command(flatten)]
     posterior: PosteriorArgs,
     /// The Riemannian metric
-    #[arg(long, value_enum, default_value_t = SamplingMetricArg::Fisher)]
-    metric: SamplingMetricArg,
+    #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric())]
+    metric: MetricName,
     /// How many samples
     #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
     samples: usize,
-    /// The seed: sample i of a seed is the same on any number of threads
+    /// The samples A, …, B − 1 of the seed, to be joined with others
+    #[arg(long, value_name = "A..B", value_parser = arguments::range, conflicts_with = "samples")]
+    range: Option<Range<usize>>,
+    /// The seed: sample i of a seed is the same in any range, on any number of threads
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
@@ -44,9 +49,10 @@ pub struct SampleArgs {
 const EXAMPLE: &str = "\
 Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
 status [S] (0 reached, 1 step limit, 2 not finite, 3 no logarithm), certified [S] (1: reached with a drift within the
-target). A sample that failed is reported and counted, never dropped or replaced.
+target). Metadata: metric, seed, range. A sample that failed is reported and counted, never dropped or replaced.
 
-By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead.
+By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and
+certified are then those whose drift is at most 1e-3.
 
 With many weights and many data points the exact solver of the fisher metric needs too much memory: --metric-solver
 matrix-free gives the same geodesics without a matrix and reports its residual; --metric-batch makes the metric of a
@@ -70,19 +76,18 @@ struct Report {
 /// Runs the command.
 pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.posterior.posterior])?;
-    let options =
-        SamplerOptions { samples: args.samples, seed: args.seed, geodesic: args.integrator.certified_by_default()? };
+    let range = args.range.clone().unwrap_or(0..args.samples);
+    let options = SamplerOptions { range, seed: args.seed, geodesic: args.integrator.certified_by_default()? };
     let laplace = args.posterior.load(console)?;
-    geodesic::warn_about_kinks(&laplace, args.metric.metric(), console);
+    geodesic::warn_about_kinks(&laplace, args.metric, console);
     let start = Instant::now();
-    let progress = console.bar("following geodesics", args.samples);
+    let progress = console.bar("following geodesics", options.range.len());
     let samples = laplace
-        .sample_riemannian_with(args.metric.metric(), &args.how.options(), &options, &|| progress.advance())
+        .sample_riemannian_with(args.metric, &args.how.options(), &options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let seconds = start.elapsed().as_secs_f64();
-    let metric = args.metric.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
-    geodesic::write_samples(&out, &samples, &metric)?;
+    write_samples(out.path(), &samples)?;
     geodesic::report_failures(&samples, console);
     let report = Report {
         samples: samples.len(),
@@ -99,13 +104,17 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     if console.is_quiet() {
         return Ok(());
     }
-    let mut summary = Summary::new(format!("{metric} samples written to {}", args.out.display()));
+    let mut summary = Summary::new(format!("{} samples written to {}", args.metric, args.out.display()));
     summary.row("samples", report.samples, "");
     summary.row("failed", report.failed, "did not reach the end of their geodesic");
-    summary.row("uncertified", report.uncertified, "reached it with more drift than the target");
+    summary.row(
+        "uncertified",
+        report.uncertified,
+        "reached it with more drift than the target, or one that could not be computed",
+    );
     summary.row("mean nfev", short(report.mean_nfev), "evaluations of the acceleration for one sample");
     summary.row("max drift", short(report.max_drift), "relative change of vᵀGv, which a geodesic conserves");
     report.metric.add_to(&mut summary);
-    summary.row("time", format!("{seconds:.2} s"), format!("{} s a sample", short(report.seconds_per_sample)));
+    summary.row("time", format!("{seconds:.2} s"), format!("{} s per sample", short(report.seconds_per_sample)));
     print(&summary.to_text())
 }

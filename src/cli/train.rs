@@ -4,14 +4,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use riemannian_laplace::memory;
-use riemannian_laplace::network::{Activation, Architecture, Decay, Network, TrainingOptions, train};
+use riemannian_laplace::internals::data::Standardization;
+use riemannian_laplace::internals::memory;
+use riemannian_laplace::internals::network::Decay;
+use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
 use serde::Serialize;
 
-use super::arguments::{self, DataArgs, DataFile, LikelihoodName};
+use super::arguments::{self, LikelihoodName};
 use super::console::Console;
+use super::data::{DataArgs, DataFile};
 use super::failure::Failure;
 use super::output::{OutputFile, Summary, print, print_json, short};
+use super::scaling::StandardizeArgs;
 
 /// Train a network: Adam on the mean squared error or the mean negative log likelihood
 #[derive(Debug, Args)]
@@ -22,13 +26,15 @@ pub struct TrainArgs {
     /// The distribution of the targets
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
+    #[command(flatten)]
+    standardize: StandardizeArgs,
     /// Widths of the hidden layers, e.g. 10 or 10,10; without it there are none (linear or logistic regression)
     #[arg(long, value_name = "WIDTHS", value_delimiter = ',', value_parser = arguments::count)]
     hidden: Vec<usize>,
     /// The activation after every hidden layer [default: tanh]
     #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
     activation: Option<Activation>,
-    /// Classes of a categorical likelihood [default: the greatest label + 1]
+    /// Classes of a categorical likelihood [default: the greatest label + 1; as many as there are words]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(2..))]
     classes: Option<u32>,
     /// Passes over the data
@@ -62,6 +68,10 @@ Example, a regression with one hidden layer of 10 units:
   rla train --data train.csv --target y --likelihood gaussian \\
       --hidden 10 --activation tanh --out model.safetensors
 
+Example, columns in their own units, an identifier among them, and rows with gaps:
+  rla train --data train.csv --target price --likelihood gaussian --standardize \\
+      --ignore id --drop-missing --hidden 10 --out model.safetensors
+
 Example, classes, two hidden layers, mini-batches of 32:
   rla train --data train.csv --target label --likelihood categorical \\
       --hidden 16,16 --batch-size 32 --epochs 2000 --out model.safetensors";
@@ -92,9 +102,12 @@ struct Report {
 pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.data.data])?;
     let family = args.likelihood.family(&[1.0])?;
-    let data = args.data.read()?;
+    let mut data = args.data.read(args.likelihood, console)?;
     let n_outputs = count_outputs(args, &data)?;
     data.check_targets(family.likelihood(), n_outputs)?;
+    if let Some(which) = args.standardize.which(args.likelihood) {
+        data.dataset = data.dataset.standardized(which).map_err(Failure::about(&args.data.data))?;
+    }
     let architecture = architecture(args, data.dataset.inputs().ncols(), n_outputs)?;
     let start = Network::random(architecture, args.seed);
     let options = TrainingOptions {
@@ -115,38 +128,46 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     })?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
-    trained.network.save(out.path())?;
+    trained.network.save_with_schema(out.path(), data.dataset.schema())?;
     let architecture = trained.network.architecture();
+    let (loss, meaning) = loss(args, &data, trained.loss);
     if args.json {
         return print_json(&Report {
             n_params: architecture.n_params(),
             n_data: data.dataset.len(),
             n_inputs: architecture.n_inputs(),
             n_outputs,
-            activation: architecture.activation().to_string(),
+            activation: architecture.activation().unwrap_or(Activation::Identity).to_string(),
             epochs: trained.epochs,
-            loss: trained.loss,
+            loss,
             seconds,
         });
     }
     if console.is_quiet() {
         return Ok(());
     }
-    let meaning = match args.likelihood {
-        LikelihoodName::Gaussian => "mean squared error of the last epoch",
-        LikelihoodName::Poisson => "mean negative log likelihood of the last epoch, without log y!",
-        _ => "mean negative log likelihood of the last epoch",
-    };
     let mut summary = Summary::new(format!("network {architecture} written to {}", out.path().display()));
     summary.row("parameters", architecture.n_params(), "");
     summary.row("data points", data.dataset.len(), "");
     summary.row("epochs", trained.epochs, "");
-    summary.row("loss", short(trained.loss), meaning);
+    summary.row("loss", short(loss), meaning);
     summary.row("time", format!("{seconds:.2} s"), "");
     print(&summary.to_text())
 }
 
-/// One output a target, or one a class.
+/// The loss in the units of the targets, and what it is. Several standardised targets have no common unit.
+fn loss(args: &TrainArgs, data: &DataFile, loss: f64) -> (f64, &'static str) {
+    let scaling = data.dataset.schema().scaling().and_then(|scaling| scaling.targets.as_ref());
+    match (args.likelihood, scaling.map(Standardization::scale)) {
+        (LikelihoodName::Gaussian, None) => (loss, "mean squared error of the last epoch"),
+        (LikelihoodName::Gaussian, Some([scale])) => (loss * scale * scale, "mean squared error of the last epoch"),
+        (LikelihoodName::Gaussian, Some(_)) => (loss, "mean squared error of the last epoch, targets standardised"),
+        (LikelihoodName::Poisson, _) => (loss, "mean negative log likelihood of the last epoch, without log y!"),
+        _ => (loss, "mean negative log likelihood of the last epoch"),
+    }
+}
+
+/// One output per target, or one per class.
 fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     let targets = data.dataset.targets();
     if args.likelihood != LikelihoodName::Categorical {
@@ -160,6 +181,13 @@ fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     }
     data.check_target_columns(args.likelihood.family(&[])?.likelihood(), 2)?;
     let path = args.data.data.display();
+    match data.dataset.schema().classes() {
+        Some([class]) => {
+            return Err(Failure::Usage(format!("{path}: every label is `{class}`; there must be at least 2 classes")));
+        }
+        Some(classes) => return Ok(classes.len()),
+        None => {}
+    }
     let greatest = targets.iter().copied().fold(0.0, f64::max);
     if targets.iter().all(|label| *label == 0.0) {
         return Err(Failure::Usage(format!(

@@ -1,122 +1,131 @@
-//! CSV files with a header: every cell a finite number, every complaint with its line and column.
+//! A CSV file with a header, and the data sets made from it: columns by name, labels as words or numbers.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 
-use super::Dataset;
+use super::schema::list_names;
+use super::{Dataset, Schema};
 use crate::error::{Error, Result};
 use crate::likelihood::Likelihood;
 
-/// A CSV file of numbers.
+/// A CSV file: a name for each column, and cells that are finite numbers or words.
+///
+/// ```
+/// # use riemannian_laplace::internals::data::Table;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("iris.csv");
+/// std::fs::write(&path, "width;kind\n0.2;setosa\n1.3;versicolor\n").unwrap();
+/// let data = Table::read(&path)?.labelled_dataset(&["kind".to_string()])?;
+/// assert_eq!(data.schema().classes().unwrap(), ["setosa", "versicolor"]);
+/// // New data may have their columns in any order, and the target or not.
+/// std::fs::write(&path, "kind,width\nversicolor,1.5\n").unwrap();
+/// let table = Table::read(&path)?;
+/// assert_eq!(table.inputs_for(data.schema())?, ndarray::array![[1.5]]);
+/// assert_eq!(table.dataset_for(data.schema())?.targets(), &ndarray::array![[1.0]]);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Table {
-    path: PathBuf,
-    columns: Vec<String>,
-    values: Array2<f64>,
-    /// The line of the file on which each row stands.
-    lines: Vec<u64>,
+    pub(super) path: PathBuf,
+    pub(super) columns: Vec<String>,
+    /// NaN where there is a word.
+    pub(super) values: Array2<f64>,
+    /// The columns in which there are words.
+    pub(super) words: BTreeMap<usize, Words>,
+    /// The line of the file that each row comes from.
+    pub(super) lines: Vec<u64>,
+    pub(super) dropped: usize,
+}
+
+/// The words of a column.
+#[derive(Debug, Clone)]
+pub(super) struct Words {
+    /// Each word once.
+    pub(super) distinct: Vec<String>,
+    /// The rows, in order, and their words' positions in `distinct`.
+    pub(super) cells: Vec<(usize, usize)>,
 }
 
 impl Table {
-    /// Reads a file; cells must be finite numbers, and there must be a row of data.
-    pub fn read(path: &Path) -> Result<Self> {
-        let malformed = |error: csv::Error| {
-            let line = error.position().map_or(0, csv::Position::line);
-            match error.into_kind() {
-                csv::ErrorKind::Io(source) => Error::Io { path: path.to_path_buf(), source },
-                csv::ErrorKind::UnequalLengths { expected_len, len, .. } => Error::Csv {
-                    path: path.to_path_buf(),
-                    line,
-                    problem: format!("{len} cells where the header has {expected_len}"),
-                },
-                csv::ErrorKind::Utf8 { .. } => {
-                    Error::Csv { path: path.to_path_buf(), line, problem: "not valid UTF-8 text".to_string() }
-                }
-                other => Error::Csv { path: path.to_path_buf(), line, problem: format!("{other:?}") },
-            }
-        };
-        let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(malformed)?;
-        let columns: Vec<String> = reader
-            .headers()
-            .map_err(malformed)?
-            .iter()
-            .map(|name| name.trim_start_matches('\u{feff}').to_string())
-            .collect();
-        if columns.is_empty() {
-            let problem = "the file is empty; a header is expected".to_string();
-            return Err(Error::Csv { path: path.to_path_buf(), line: 1, problem });
-        }
-        if let Some(twice) = columns.iter().enumerate().find(|(i, name)| columns[..*i].contains(name)) {
-            let problem = format!("the column `{}` stands twice in the header", twice.1);
-            return Err(Error::Csv { path: path.to_path_buf(), line: 1, problem });
-        }
-        let (mut values, mut lines) = (Vec::new(), Vec::new());
-        for record in reader.records() {
-            let record = record.map_err(malformed)?;
-            let line = record.position().map_or(0, csv::Position::line);
-            for (text, column) in record.iter().zip(&columns) {
-                match text.parse::<f64>() {
-                    Ok(value) if value.is_finite() => values.push(value),
-                    _ => {
-                        return Err(Error::Cell {
-                            path: path.to_path_buf(),
-                            line,
-                            column: column.clone(),
-                            text: text.to_string(),
-                        });
-                    }
-                }
-            }
-            lines.push(line);
-        }
-        if lines.is_empty() {
-            return Err(Error::NoRows { what: path.display().to_string() });
-        }
-        let shape = (lines.len(), columns.len());
-        let values = Array2::from_shape_vec(shape, values).map_err(|_| Error::Csv {
-            path: path.to_path_buf(),
-            line: 1,
-            problem: "rows of unequal length".to_string(),
-        })?;
-        Ok(Self { path: path.to_path_buf(), columns, values, lines })
-    }
-
-    /// The names in the header.
+    /// The names in the header, ignored columns aside.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// All cells.
+    /// All cells; words are NaN.
     pub fn values(&self) -> &Array2<f64> {
         &self.values
     }
 
-    /// The cells of one column.
+    /// The number of rows that were left out because a cell was empty.
+    pub fn n_dropped(&self) -> usize {
+        self.dropped
+    }
+
+    /// The cells of one column, which must be numbers.
     pub fn column(&self, name: &str) -> Result<Vec<f64>> {
-        Ok(self.values.column(self.position(name)?).to_vec())
+        let position = self.columns.iter().position(|column| column == name);
+        let position = position.ok_or_else(|| missing_column(&self.path, name, &self.columns))?;
+        self.refuse_words(&[position])?;
+        Ok(self.values.column(position).to_vec())
     }
 
-    /// The named columns as targets and all others, in order, as inputs.
+    /// The named columns as targets and all others, in order, as inputs; every cell must be a number.
     pub fn dataset(&self, targets: &[String]) -> Result<Dataset> {
-        let target_columns: Vec<usize> = targets.iter().map(|name| self.position(name)).collect::<Result<_>>()?;
-        let input_columns: Vec<usize> = (0..self.columns.len()).filter(|i| !target_columns.contains(i)).collect();
-        let axis = ndarray::Axis(1);
-        Dataset::new(self.values.select(axis, &input_columns), self.values.select(axis, &target_columns))
+        self.refuse_words(&(0..self.columns.len()).collect::<Vec<_>>())?;
+        let (inputs, targets) = self.split(targets)?;
+        let schema = Schema::new(self.names(&inputs), self.names(&targets))?;
+        Dataset::new(self.numbers(&inputs)?, self.numbers(&targets)?)?.with_schema(schema)
     }
 
-    /// The input columns alone: every column but those named in `leave_out`, when they are there.
-    pub fn inputs(&self, leave_out: &[String]) -> Array2<f64> {
-        let kept: Vec<usize> = (0..self.columns.len()).filter(|&i| !leave_out.contains(&self.columns[i])).collect();
-        self.values.select(ndarray::Axis(1), &kept)
+    /// As [`dataset`](Self::dataset), with class labels as targets. Words become the classes 0, 1, … in their sorted
+    /// order, and the schema keeps them; labels that are numbers stay as they are.
+    pub fn labelled_dataset(&self, targets: &[String]) -> Result<Dataset> {
+        let (inputs, targets) = self.split(targets)?;
+        if targets.iter().all(|column| !self.words.contains_key(column)) {
+            return self.dataset(&self.names(&targets));
+        }
+        self.refuse_mixed(&targets)?;
+        let words = targets.iter().filter_map(|column| self.words.get(column));
+        let classes: BTreeSet<&String> = words.flat_map(|words| &words.distinct).collect();
+        let classes: Vec<String> = classes.into_iter().cloned().collect();
+        let schema = Schema::new(self.names(&inputs), self.names(&targets))?.with_classes(classes.clone())?;
+        Dataset::new(self.numbers(&inputs)?, self.class_indices(&targets, &classes)?)?.with_schema(schema)
     }
 
-    /// Repeats a complaint about a data point with the file and line on which it stands.
+    /// The inputs that a schema names, in its order and in the network's units.
+    ///
+    /// Every input must be there, in any order. Targets may be there and are left out; a column that is neither is an
+    /// error.
+    pub fn inputs_for(&self, schema: &Schema) -> Result<Array2<f64>> {
+        let positions = self.positions();
+        let inputs = self.find(&positions, schema.inputs())?;
+        self.refuse_unknown(schema)?;
+        schema.scale_inputs(self.numbers(&inputs)?.view())
+    }
+
+    /// The inputs and targets that a schema names, in its order and in the network's units. Labels are looked up
+    /// among the schema's classes, when it has any. (In the original units: [`Schema::without_scaling`].)
+    pub fn dataset_for(&self, schema: &Schema) -> Result<Dataset> {
+        let positions = self.positions();
+        let inputs = self.numbers(&self.find(&positions, schema.inputs())?)?;
+        let targets = self.find(&positions, schema.targets())?;
+        self.refuse_unknown(schema)?;
+        let labels = match schema.classes() {
+            Some(classes) => self.class_indices(&targets, classes)?,
+            None => self.numbers(&targets)?,
+        };
+        let inputs = schema.scale_inputs(inputs.view())?;
+        Dataset::new(inputs, schema.scale_targets(labels.view())?)?.with_schema(schema.clone())
+    }
+
+    /// Repeats a complaint about a data point with the file and line that it comes from.
     pub fn locate(&self, error: Error) -> Error {
         match error {
-            Error::Target { row, source } => {
-                Error::TargetAt { path: self.path.clone(), line: self.lines.get(row).copied().unwrap_or(0), source }
-            }
+            Error::Target { row, source } => Error::TargetAt { path: self.path.clone(), line: self.line(row), source },
             Error::Size { what, expected, found } => {
                 Error::Size { what: format!("{}: {what}", self.path.display()), expected, found }
             }
@@ -129,11 +138,159 @@ impl Table {
         data.check_targets(likelihood, n_outputs).map_err(|error| self.locate(error))
     }
 
-    fn position(&self, name: &str) -> Result<usize> {
-        self.columns.iter().position(|column| column == name).ok_or_else(|| Error::MissingColumn {
-            path: self.path.clone(),
-            column: name.to_string(),
-            available: self.columns.join(", "),
-        })
+    /// The positions of all other columns and of the named ones.
+    fn split(&self, targets: &[String]) -> Result<(Vec<usize>, Vec<usize>)> {
+        let targets = self.find(&self.positions(), targets)?;
+        let taken: HashSet<usize> = targets.iter().copied().collect();
+        Ok(((0..self.columns.len()).filter(|column| !taken.contains(column)).collect(), targets))
+    }
+
+    fn positions(&self) -> HashMap<&str, usize> {
+        self.columns.iter().enumerate().map(|(position, name)| (name.as_str(), position)).collect()
+    }
+
+    fn find(&self, positions: &HashMap<&str, usize>, names: &[String]) -> Result<Vec<usize>> {
+        let missing = |name: &String| missing_column(&self.path, name, &self.columns);
+        names.iter().map(|name| positions.get(name.as_str()).copied().ok_or_else(|| missing(name))).collect()
+    }
+
+    fn refuse_unknown(&self, schema: &Schema) -> Result<()> {
+        let known: HashSet<&String> = schema.inputs().iter().chain(schema.targets()).collect();
+        match self.columns.iter().find(|name| !known.contains(name)) {
+            Some(name) => Err(Error::UnknownColumn { path: self.path.clone(), column: name.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn names(&self, columns: &[usize]) -> Vec<String> {
+        columns.iter().filter_map(|&column| self.columns.get(column)).cloned().collect()
+    }
+
+    fn line(&self, row: usize) -> u64 {
+        self.lines.get(row).copied().unwrap_or(0)
+    }
+
+    /// Columns of numbers; a word is an error.
+    fn numbers(&self, columns: &[usize]) -> Result<Array2<f64>> {
+        self.refuse_words(columns)?;
+        Ok(self.values.select(Axis(1), columns))
+    }
+
+    /// Refuses the first word in any of the columns.
+    fn refuse_words(&self, columns: &[usize]) -> Result<()> {
+        let first = |&column: &usize| {
+            let words = self.words.get(&column)?;
+            let &(row, word) = words.cells.first()?;
+            Some((row, column, words.distinct.get(word)?))
+        };
+        match columns.iter().filter_map(first).min() {
+            Some((row, column, word)) => Err(Error::Cell {
+                path: self.path.clone(),
+                line: self.line(row),
+                column: self.names(&[column]).concat(),
+                text: word.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses label columns that hold both words and numbers.
+    fn refuse_mixed(&self, columns: &[usize]) -> Result<()> {
+        let number = columns.iter().find_map(|&column| {
+            let values = self.values.column(column);
+            values.iter().enumerate().find(|(_, value)| !value.is_nan()).map(|(row, value)| (row, *value))
+        });
+        let word = columns.iter().find_map(|column| {
+            let words = self.words.get(column)?;
+            let &(row, word) = words.cells.first()?;
+            Some((row, words.distinct.get(word)?))
+        });
+        match (number, word) {
+            (Some((number_row, number)), Some((word_row, word))) => Err(Error::MixedLabels {
+                path: self.path.clone(),
+                word: word.clone(),
+                word_line: self.line(word_row),
+                number,
+                number_line: self.line(number_row),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The positions of the labels among the classes. A label that is a number is looked up as it is written in its
+    /// shortest form.
+    fn class_indices(&self, columns: &[usize], classes: &[String]) -> Result<Array2<f64>> {
+        let index: HashMap<&str, usize> = classes.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
+        let mut labels = self.values.select(Axis(1), columns);
+        for (mut labels, &column) in labels.columns_mut().into_iter().zip(columns) {
+            let words = self.words.get(&column);
+            let mut cells = words.map_or(&[][..], |words| &words.cells).iter().peekable();
+            for (row, label) in labels.iter_mut().enumerate() {
+                let word = cells.next_if(|cell| cell.0 == row).and_then(|cell| words?.distinct.get(cell.1));
+                let text = word.map_or_else(|| Cow::Owned(label.to_string()), |word| Cow::Borrowed(word.as_str()));
+                let found = index.get(text.as_ref()).ok_or_else(|| Error::UnknownClass {
+                    path: self.path.clone(),
+                    line: self.line(row),
+                    column: self.names(&[column]).concat(),
+                    label: text.as_ref().into(),
+                    classes: list_names(classes).as_ref().into(),
+                })?;
+                *label = *found as f64;
+            }
+        }
+        Ok(labels)
+    }
+}
+
+/// At most this many columns are named in a message.
+const MOST_NEAREST: usize = 10;
+
+/// A complaint about a column that is not there, with the columns that are or, of many, those with the nearest names.
+pub(super) fn missing_column(path: &Path, name: &str, columns: &[String]) -> Error {
+    let available = if columns.is_empty() {
+        "there are no columns".to_string()
+    } else if columns.len() <= MOST_NEAREST {
+        format!("the columns are {}", columns.join(", "))
+    } else {
+        let mut nearest: Vec<(usize, usize)> =
+            columns.iter().enumerate().map(|(position, column)| (distance(name, column), position)).collect();
+        nearest.sort_unstable();
+        let nearest: Vec<&str> =
+            nearest.iter().take(MOST_NEAREST).map(|&(_, position)| columns[position].as_str()).collect();
+        format!("the nearest names of its {} columns are {}", columns.len(), nearest.join(", "))
+    };
+    Error::MissingColumn { path: path.to_path_buf(), column: name.to_string(), available }
+}
+
+/// The number of letters to insert, delete or replace, whatever their case, to turn one name into the other.
+fn distance(one: &str, other: &str) -> usize {
+    // Long enough to tell names apart; the cost grows with the square.
+    const LONGEST: usize = 64;
+    let letters = |name: &str| name.chars().flat_map(char::to_lowercase).take(LONGEST).collect::<Vec<char>>();
+    let (one, other) = (letters(one), letters(other));
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_count_single_letters() {
+        for (one, other, expected) in
+            [("age", "age", 0), ("age", "Age", 0), ("age", "ages", 1), ("kitten", "sitting", 3), ("", "ab", 2)]
+        {
+            assert_eq!(distance(one, other), expected, "{one} {other}");
+        }
     }
 }

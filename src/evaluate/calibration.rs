@@ -3,7 +3,7 @@
 /// Expected calibration error Σ_b n_b/n |accuracy_b − confidence_b| over equal-width bins of confidence.
 ///
 /// ```
-/// use riemannian_laplace::evaluate::expected_calibration_error;
+/// use riemannian_laplace::internals::evaluate::expected_calibration_error;
 /// // Four predictions at 75 %, three of them right.
 /// let error = expected_calibration_error(&[0.75; 4], &[true, true, true, false], 15);
 /// assert!(error.abs() < 1e-15);

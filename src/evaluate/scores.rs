@@ -7,7 +7,7 @@ use super::expected_calibration_error;
 use crate::data::check_targets;
 use crate::error::{Error, Result};
 use crate::likelihood::Family;
-use crate::predict::{LatentGaussian, Link, Prediction, SampledPredictive};
+use crate::predict::Prediction;
 
 /// Bins of the calibration error.
 const BINS: usize = 15;
@@ -65,42 +65,15 @@ impl Scores {
         }
     }
 
-    /// Scores of a mixture over sampled networks: the NLL is −meanₙ log mean_s p(yₙ | θ_s).
-    pub fn of_sampled(sampled: &SampledPredictive, family: &Family, targets: &Array2<f64>) -> Result<Self> {
-        let log_densities = sampled.log_densities(targets)?;
-        Self::assemble(family, &sampled.prediction(), targets, &log_densities)
-    }
-
-    /// Scores of the network alone: log p(yₙ | f(xₙ, θ̂)).
-    pub fn of_map(
-        prediction: &Prediction,
-        outputs: &Array2<f64>,
-        family: &Family,
-        targets: &Array2<f64>,
-    ) -> Result<Self> {
-        check_targets(targets, family.likelihood(), outputs.nrows(), outputs.ncols())?;
-        let rows = outputs.rows().into_iter().zip(targets.rows());
-        let log_density = |(f, y): (ndarray::ArrayView1<'_, f64>, ndarray::ArrayView1<'_, f64>)| {
-            family.likelihood().log_density(&y.to_vec(), &f.to_vec())
-        };
-        Self::assemble(family, prediction, targets, &rows.map(log_density).collect())
-    }
-
-    /// Scores of a linearised prediction. The NLL is that of the Gaussian N(mean, J G⁻¹Jᵀ + σ²), of the linked class
+    /// Scores of a prediction. The NLL of the model alone is −meanₙ log p(yₙ | f(xₙ, θ̂)); of a mixture over sampled models
+    /// −meanₙ log mean_s p(yₙ | θ_s); of a linearised prediction that of N(mean, J G⁻¹Jᵀ + σ²), of the linked class
     /// probabilities, or of the Poisson mixture over a log-normal rate (by quadrature).
-    pub fn of_linearized(latent: &LatentGaussian, family: &Family, link: Link, targets: &Array2<f64>) -> Result<Self> {
-        let log_densities = latent.log_densities(family, link, targets)?;
-        let prediction = latent.predict(family, link)?;
-        Self::assemble(family, &prediction, targets, &log_densities)
+    pub fn of(prediction: &Prediction, targets: &Array2<f64>) -> Result<Self> {
+        Self::assemble(prediction, targets, &prediction.log_densities(targets)?)
     }
 
-    fn assemble(
-        family: &Family,
-        prediction: &Prediction,
-        targets: &Array2<f64>,
-        log_densities: &Array1<f64>,
-    ) -> Result<Self> {
-        let n = targets.nrows();
+    fn assemble(prediction: &Prediction, targets: &Array2<f64>, log_densities: &Array1<f64>) -> Result<Self> {
+        let (n, family) = (targets.nrows(), prediction.family());
         if n == 0 {
             return Err(Error::NoRows { what: "the test data".to_string() });
         }

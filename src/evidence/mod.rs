@@ -4,8 +4,6 @@
 //! curvature at σ = 1: log det G − log det A = Σ log(1 + λ/(ασ²)). With one α a layer, or one σ an output, each
 //! evaluation costs a Cholesky factorisation. Either way the optimum is found by BFGS in (log α, log σ).
 
-mod log_det;
 mod tuning;
 
-pub(crate) use tuning::optimize;
-pub use tuning::{AtBound, EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, PriorStructure};
+pub use tuning::{AtBound, EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, PriorStructure, optimize};

@@ -1,8 +1,7 @@
 //! Post-hoc tuning: BFGS on the log evidence in (log α, log σ), started from the best point of a coarse grid.
 
-use super::log_det::LogDet;
 use crate::error::{Error, Result, Unsupported};
-use crate::laplace::Laplace;
+use crate::laplace::{Laplace, LogDet, LogDetForm, PriorValues};
 use crate::linalg::dot;
 use crate::optimize::{BfgsOptions, Minimum, minimize};
 
@@ -25,7 +24,7 @@ pub enum PriorStructure {
     PerLayer,
 }
 
-/// Settings of [`Laplace::optimize`](crate::laplace::Laplace::optimize).
+/// Settings of [`optimize`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvidenceOptions {
     /// Whether the prior precision is tuned (default: yes).
@@ -106,9 +105,20 @@ const GRID: usize = 25;
 /// The grid's range of log values.
 const GRID_RANGE: (f64, f64) = (-14.0, 14.0);
 
-/// Maximises the evidence of a fitted posterior.
-pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
-    if !laplace.prior.is_proper() {
+/// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
+pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+    let optimum = maximize(laplace, options)?;
+    let Hyperparameters { prior_precision, sigma } = &optimum.hyperparameters;
+    let outcome = laplace.set_hyperparameters(&PriorValues::from(prior_precision.clone()), sigma);
+    match (outcome, optimum.at_bound.first()) {
+        (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
+        (outcome, _) => outcome.map(|()| optimum),
+    }
+}
+
+/// The maximum of the evidence of a fitted posterior.
+fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+    if !laplace.prior().is_proper() {
         return Err(Error::Unsupported(Unsupported::ImproperEvidence));
     }
     let (low, high) = options.bounds;
@@ -116,13 +126,14 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
         let value = format!("{low}, {high}");
         return Err(Error::Setting { name: "the bounds", value, requirement: "positive, finite and in order" });
     }
-    let held_alpha: Vec<f64> = laplace.prior.values().iter().map(|value| value.ln()).collect();
-    let held_sigma: Vec<f64> = laplace.family.sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
+    let held_alpha: Vec<f64> = laplace.prior().values().iter().map(|value| value.ln()).collect();
+    let held_sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
     let layers = match options.prior {
         Free::Tuned => options.prior_structure == PriorStructure::PerLayer,
         Free::Held => held_alpha.len() > 1,
     };
     let simple = !layers && held_sigma.len() <= 1;
+    let curvature = laplace.curvature()?;
     // One α and one σ: everything from the spectrum. This is also where a larger problem starts.
     let mut start = (held_alpha.clone(), held_sigma.clone());
     let mut evaluations = 0;
@@ -130,7 +141,7 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
         || (options.prior == Free::Tuned && held_sigma.len() <= 1)
         || (options.prior == Free::Tuned && options.sigma == Free::Tuned);
     if can_start {
-        let log_det = LogDet::spectrum(&laplace.curvature, &laplace.network, &laplace.family)?;
+        let log_det = curvature.log_det(LogDetForm::Shared)?;
         let one_sigma: Vec<f64> = held_sigma.first().copied().into_iter().collect();
         let problem = Problem::new(laplace, log_det, vec![held_alpha[0]], one_sigma, options);
         let (minimum, count) = problem.solve(None, options)?;
@@ -141,7 +152,7 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
         }
         start = (alpha, sigma);
     }
-    let n_alpha = if layers { laplace.network.architecture().layers().len() } else { 1 };
+    let n_alpha = if layers { laplace.model().groups().len() } else { 1 };
     // As many values as there will be: as they are, or their (geometric) mean for all.
     let spread = |values: &[f64], count: usize| match values.len() {
         found if found == count => values.to_vec(),
@@ -149,7 +160,7 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
     };
     let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { held_alpha };
     let sigma = if options.sigma == Free::Tuned { spread(&start.1, held_sigma.len()) } else { held_sigma };
-    let log_det = LogDet::general(&laplace.curvature, &laplace.network, &laplace.family, layers)?;
+    let log_det = curvature.log_det(LogDetForm::General { per_group: layers })?;
     let problem = Problem::new(laplace, log_det, alpha.clone(), sigma.clone(), options);
     let (minimum, count) = problem.solve(Some(problem.pack(&alpha, &sigma)), options)?;
     Ok(problem.report(minimum, evaluations + count))
@@ -158,7 +169,7 @@ pub(crate) fn optimize(laplace: &Laplace, options: &EvidenceOptions) -> Result<E
 /// The evidence as a function of the free log hyperparameters.
 struct Problem<'a> {
     laplace: &'a Laplace,
-    log_det: LogDet,
+    log_det: Box<dyn LogDet>,
     /// log α: the values held, or where the search starts.
     alpha: Vec<f64>,
     sigma: Vec<f64>,
@@ -172,13 +183,20 @@ struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    fn new(laplace: &'a Laplace, log_det: LogDet, alpha: Vec<f64>, sigma: Vec<f64>, options: &EvidenceOptions) -> Self {
-        let theta = laplace.network.parameters();
+    fn new(
+        laplace: &'a Laplace,
+        log_det: Box<dyn LogDet>,
+        alpha: Vec<f64>,
+        sigma: Vec<f64>,
+        options: &EvidenceOptions,
+    ) -> Self {
+        let theta = laplace.parameters();
         let scatter = if alpha.len() == 1 {
             vec![dot(theta, theta)]
         } else {
-            let square = |layer: &crate::network::Layer| dot(&theta[layer.range()], &theta[layer.range()]);
-            laplace.network.architecture().layers().iter().map(square).collect()
+            let mut scatter = Vec::new();
+            laplace.prior().for_each_group(|range, _| scatter.push(dot(&theta[range.clone()], &theta[range])));
+            scatter
         };
         let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
         let tune_alpha = options.prior == Free::Tuned;
@@ -214,9 +232,9 @@ impl<'a> Problem<'a> {
         let precision: Vec<f64> = alpha.iter().map(|value| value.exp()).collect();
         let noise: Vec<f64> =
             if sigma.is_empty() { vec![1.0] } else { sigma.iter().map(|value| value.exp()).collect() };
-        let n_data = self.laplace.n_data;
-        let value =
-            0.5 * (ratio.value + dot(&precision, &self.scatter)) - self.laplace.fit.log_likelihood(n_data, &noise);
+        let n_data = self.laplace.n_data();
+        let value = 0.5 * (ratio.value + dot(&precision, &self.scatter))
+            - self.laplace.goodness().log_likelihood(n_data, &noise);
         let mut free = gradient.iter_mut();
         if self.tune_alpha {
             for (l, slot) in free.by_ref().take(alpha.len()).enumerate() {
@@ -224,7 +242,7 @@ impl<'a> Problem<'a> {
             }
         }
         if self.tune_sigma {
-            let errors = self.laplace.fit.squared_errors();
+            let errors = self.laplace.goodness().squared_errors();
             for (p, slot) in free.enumerate() {
                 let (count, error) = if sigma.len() == 1 {
                     (n_data * errors.len(), errors.iter().sum::<f64>())
@@ -268,7 +286,7 @@ impl<'a> Problem<'a> {
         let bounds = vec![self.bounds; start.len()];
         let settings = BfgsOptions {
             max_iterations: options.max_iterations,
-            gradient_tolerance: 1e-10 * (1.0 + self.laplace.n_data as f64),
+            gradient_tolerance: 1e-10 * (1.0 + self.laplace.n_data() as f64),
             bounds: Some(&bounds),
             ..Default::default()
         };
@@ -287,7 +305,7 @@ impl<'a> Problem<'a> {
         };
         let point: Vec<f64> = minimum.point.iter().map(value).collect();
         let (tuned_alpha, tuned_sigma) = point.split_at(if self.tune_alpha { self.alpha.len() } else { 0 });
-        let (prior, family) = (&self.laplace.prior, &self.laplace.family);
+        let (prior, family) = (self.laplace.prior(), self.laplace.family());
         let prior_precision = if self.tune_alpha { tuned_alpha } else { prior.values() }.to_vec();
         let sigma = if self.tune_sigma { tuned_sigma } else { family.sigma().unwrap_or_default() }.to_vec();
         let at_bound = minimum.at_bound.iter().map(|&index| {
@@ -299,7 +317,7 @@ impl<'a> Problem<'a> {
         });
         EvidenceOptimum {
             hyperparameters: Hyperparameters { prior_precision, sigma },
-            log_marginal_likelihood: -minimum.value,
+            log_marginal_likelihood: -minimum.value + self.laplace.log_density_shift(),
             converged: minimum.status.is_minimum(),
             at_bound: at_bound.collect(),
             iterations: minimum.iterations,

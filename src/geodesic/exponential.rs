@@ -4,10 +4,12 @@
 //! change from start to end is a free check of every sample (Yu et al. 2024, section 3 and supplement "Geodesic ODE").
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use crate::error::{Error, Result, check_size};
-use crate::metric::{Evaluator, Metric};
-use crate::ode::{self, DensePath, IvpOptions, Method, Status};
+use crate::metric::{Metric, MetricEvaluator};
+use crate::ode::{self, DensePath, Integrator, IvpOptions, Status, Trial};
+use crate::progress::Progress;
 
 /// How accurate a geodesic must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,10 +20,12 @@ pub enum Accuracy {
         rtol: f64,
         /// The absolute tolerance.
         atol: f64,
+        /// The largest drift of a certified geodesic.
+        target: f64,
     },
     /// Start from a relative tolerance of a tenth of `target` (0.3 of it for Adams with more than 100 parameters, less
-    /// again with more than 100,000) and tighten it in proportion to what is missing until the drift is at most `target`, or until `attempts`
-    /// integrations have been made.
+    /// again with more than 100,000) and tighten it in proportion to what is missing until the drift is at most
+    /// `target`, or until `attempts` integrations have been made.
     Drift {
         /// The largest drift accepted.
         target: f64,
@@ -29,6 +33,9 @@ pub enum Accuracy {
         attempts: usize,
     },
 }
+
+/// The largest drift of a certified geodesic, unless the caller says otherwise.
+pub const DRIFT_TARGET: f64 = 1e-3;
 
 /// The first relative tolerance as a share of the drift target. At the target itself most geodesics of networks drift a
 /// few times too much and have to be integrated again.
@@ -56,12 +63,15 @@ const HOPELESS: f64 = 20.0;
 /// The drift on the way is looked at once in so many evaluations; it costs a pass over the velocity.
 const CHECKED: usize = 8;
 
+/// The reason for which an attempt is given up.
+struct Hopeless;
+
 /// The paper's step limit.
 const PAPER_STEPS: usize = 4096;
 
 impl Default for Accuracy {
     fn default() -> Self {
-        Accuracy::Drift { target: 1e-3, attempts: 7 }
+        Accuracy::Drift { target: DRIFT_TARGET, attempts: 7 }
     }
 }
 
@@ -77,7 +87,7 @@ pub struct GeodesicOptions {
     /// 1-W-W-1 on a sine, W = 10: 142 and 80, W = 30: 276 and 160, W = 100: 485 and 267. The network's outputs at their
     /// ends are about as accurate (`cargo bench --bench methods`). Only where the metric has kinks does Adams take
     /// more, by a sixth.
-    pub method: Method,
+    pub integrator: Integrator,
     /// The most steps, accepted and rejected, of one integration. With fixed tolerances 4096, Diffrax's and so the
     /// paper's; with a drift target six times that, since a step of Adams takes one evaluation and not six.
     pub max_steps: usize,
@@ -85,37 +95,40 @@ pub struct GeodesicOptions {
 
 impl Default for GeodesicOptions {
     fn default() -> Self {
-        Self { accuracy: Accuracy::default(), method: Method::Adams, max_steps: 6 * PAPER_STEPS }
+        Self { accuracy: Accuracy::default(), integrator: Integrator::Adams, max_steps: 6 * PAPER_STEPS }
     }
 }
 
 impl GeodesicOptions {
-    /// Fixed tolerances, and the integrator and step limit that the paper has.
+    /// Fixed tolerances, and the integrator and step limit that the paper has; certified is a drift of at most 1e-3.
     pub fn with_tolerances(rtol: f64, atol: f64) -> Self {
-        Self { accuracy: Accuracy::Tolerances { rtol, atol }, method: Method::Dopri5, max_steps: PAPER_STEPS }
+        let accuracy = Accuracy::Tolerances { rtol, atol, target: DRIFT_TARGET };
+        Self { accuracy, integrator: Integrator::Dopri5, max_steps: PAPER_STEPS }
     }
 
     /// Checks that every setting is in its range.
     pub fn validate(&self) -> Result<()> {
+        let (target, attempts) = self.certificate();
         let (rtol, atol) = self.first_tolerances(0);
-        if let Accuracy::Drift { target, attempts } = self.accuracy
-            && !(target > 0.0 && target.is_finite() && attempts > 0)
-        {
-            let value = format!("{target} in {attempts} attempts");
-            return Err(Error::Setting { name: "the drift target", value, requirement: "positive, with an attempt" });
+        if !(target > 0.0 && target.is_finite() && attempts > 0) {
+            return Err(Error::DriftTarget { target, attempts });
         }
-        self.ivp(rtol, atol).validate().map_err(|error| Error::Setting {
-            name: "the tolerances",
-            value: error.to_string(),
-            requirement: "finite, not negative, and not both zero",
-        })
+        Ok(self.ivp(rtol, atol).validate()?)
+    }
+
+    /// The largest drift of a certified geodesic, and the integrations that may be made for it.
+    fn certificate(&self) -> (f64, usize) {
+        match self.accuracy {
+            Accuracy::Tolerances { target, .. } => (target, 1),
+            Accuracy::Drift { target, attempts } => (target, attempts),
+        }
     }
 
     fn first_tolerances(&self, n_params: usize) -> (f64, f64) {
         match self.accuracy {
-            Accuracy::Tolerances { rtol, atol } => (rtol, atol),
+            Accuracy::Tolerances { rtol, atol, .. } => (rtol, atol),
             Accuracy::Drift { target, .. } => {
-                let many = self.method == Method::Adams && n_params > FEW;
+                let many = self.integrator == Integrator::Adams && n_params > FEW;
                 let share = match many {
                     true => FIRST_TOLERANCE_OF_MANY * (VERY_MANY / n_params as f64).min(1.0),
                     false => FIRST_TOLERANCE,
@@ -127,7 +140,7 @@ impl GeodesicOptions {
     }
 
     fn ivp(&self, rtol: f64, atol: f64) -> IvpOptions {
-        IvpOptions { method: self.method, rtol, atol, max_steps: self.max_steps, first_step: None }
+        IvpOptions { integrator: self.integrator, rtol, atol, max_steps: self.max_steps, first_step: None }
     }
 }
 
@@ -144,15 +157,16 @@ pub struct Geodesic {
     pub drift: f64,
     /// Whether t = 1 was reached.
     pub status: Status,
-    /// Whether t = 1 was reached with a drift within the target (with fixed tolerances: whether it was reached).
+    /// Whether t = 1 was reached with a drift that is a number and within the target, whatever the tolerances.
     pub certified: bool,
 }
 
 /// The exponential map of a metric, with buffers that are reused from one geodesic to the next.
 ///
 /// ```
-/// use riemannian_laplace::geodesic::{ExponentialMap, GeodesicOptions};
-/// use riemannian_laplace::metric;
+/// use riemannian_laplace::internals::geodesic::ExponentialMap;
+/// use riemannian_laplace::GeodesicOptions;
+/// use riemannian_laplace::internals::metric;
 ///
 /// let metric = metric::euclidean(2);
 /// let mut exponential = ExponentialMap::new(&metric, GeodesicOptions::default())?;
@@ -161,7 +175,8 @@ pub struct Geodesic {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 pub struct ExponentialMap<'a> {
-    evaluator: Box<dyn Evaluator + Send + 'a>,
+    evaluator: Box<dyn MetricEvaluator>,
+    progress: &'a dyn Progress,
     options: GeodesicOptions,
     workspace: ode::Workspace,
     state: Vec<f64>,
@@ -175,11 +190,18 @@ impl<'a> ExponentialMap<'a> {
         let n_params = metric.n_params();
         Ok(Self {
             evaluator: metric.evaluator(),
+            progress: &(),
             options,
-            workspace: ode::Workspace::new(options.method, 2 * n_params),
+            workspace: ode::Workspace::new(options.integrator, 2 * n_params),
             state: vec![0.0; 2 * n_params],
             n_params,
         })
+    }
+
+    /// Asks before every evaluation of the acceleration whether to go on; where not, the error is
+    /// [`Error::Cancelled`].
+    pub fn watched_by(self, progress: &'a dyn Progress) -> Self {
+        Self { progress, ..self }
     }
 
     /// Follows the geodesic from `theta` with initial velocity `velocity` for unit time.
@@ -187,32 +209,31 @@ impl<'a> ExponentialMap<'a> {
         check_size("length of the starting point", self.n_params, theta.len())?;
         check_size("length of the velocity", self.n_params, velocity.len())?;
         let (mut rtol, mut atol) = self.options.first_tolerances(self.n_params);
-        let (target, attempts) = match self.options.accuracy {
-            Accuracy::Tolerances { .. } => (f64::INFINITY, 1),
-            Accuracy::Drift { target, attempts } => (target, attempts),
-        };
+        let (target, attempts) = self.options.certificate();
         let start = self.evaluator.squared_speed(theta, velocity);
         let mut evaluations = 0;
         let mut attempt = 0;
         loop {
             attempt += 1;
             let limit = if attempt < attempts { HOPELESS * target } else { f64::INFINITY };
-            let (status, used) = self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit));
+            let (ending, used) = self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit))?;
             evaluations += used;
             let drift = self.drift(start);
-            let certified = status == Status::Reached && (drift <= target || target == f64::INFINITY);
-            if certified || attempt >= attempts || status == Status::StepLimit {
-                let (theta, velocity) = self.state.split_at(self.n_params);
-                let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
-                return Ok(Geodesic { theta, velocity, evaluations, drift, status, certified });
-            }
-            // The drift is about proportional to the tolerance; half of the target leaves room for "about". Where a path
-            // has left its geodesic it is not: a few times tighter and it may stay.
-            let missing = 0.5 * target / drift;
-            let tighten = match status {
-                Status::Stopped => 0.1,
-                _ if missing.is_finite() => missing.clamp(1e-3, 0.2),
-                _ => 0.1,
+            let tighten = match ending {
+                // A few times tighter, and the path may stay on its geodesic.
+                ControlFlow::Break(Hopeless) => 0.1,
+                ControlFlow::Continue(status) => {
+                    // A drift that is not a number is not within any target.
+                    let certified = status == Status::Reached && drift <= target;
+                    if certified || attempt >= attempts || status == Status::StepLimit {
+                        let (theta, velocity) = self.state.split_at(self.n_params);
+                        let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
+                        return Ok(Geodesic { theta, velocity, evaluations, drift, status, certified });
+                    }
+                    // The drift is about proportional to the tolerance; half of the target leaves room for "about".
+                    let missing = 0.5 * target / drift;
+                    if missing.is_finite() { missing.clamp(1e-3, 0.2) } else { 0.1 }
+                }
             };
             (rtol, atol) = (tighten * rtol, tighten * atol);
         }
@@ -225,11 +246,17 @@ impl<'a> ExponentialMap<'a> {
         self.set_state(theta, velocity);
         let (rtol, atol) = self.options.first_tolerances(self.n_params);
         self.evaluator.begin_path(rtol);
-        let Self { evaluator, options, workspace, state, n_params } = self;
+        let Self { evaluator, progress, options, workspace, state, n_params } = self;
+        let cancelled = Cell::new(false);
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+            if progress.is_cancelled() {
+                cancelled.set(true);
+                return derivative.fill(f64::NAN);
+            }
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
         };
-        Ok(ode::solve_dense(&mut derivative, 0.0, 1.0, state, &options.ivp(rtol, atol), workspace).1)
+        let (_, path) = ode::solve_dense(&mut derivative, 0.0, 1.0, state, &options.ivp(rtol, atol), workspace)?;
+        if cancelled.get() { Err(Error::Cancelled) } else { Ok(path) }
     }
 
     /// Follows the geodesic for a given time at given tolerances; the end state stays in the buffer.
@@ -239,8 +266,12 @@ impl<'a> ExponentialMap<'a> {
         velocity: &[f64],
         time: f64,
         (rtol, atol): (f64, f64),
-    ) -> (Status, usize) {
-        self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY))
+    ) -> Result<Status> {
+        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY))?.0 {
+            ControlFlow::Continue(status) => Ok(status),
+            // Without a limit on the drift there is no such end; it would not be one to go on from.
+            ControlFlow::Break(Hopeless) => Ok(Status::NotFinite),
+        }
     }
 
     /// [`integrate`](Self::integrate), given up when vᵀGv is farther from `start` than `limit` times that.
@@ -251,12 +282,17 @@ impl<'a> ExponentialMap<'a> {
         time: f64,
         (rtol, atol): (f64, f64),
         (start, limit): (f64, f64),
-    ) -> (Status, usize) {
+    ) -> Result<(ControlFlow<Hopeless, Status>, usize)> {
         self.set_state(theta, velocity);
         self.evaluator.begin_path(rtol);
-        let Self { evaluator, options, workspace, state, n_params } = self;
-        let (mut evaluations, drift) = (0_usize, Cell::new(0.0));
+        let Self { evaluator, progress, options, workspace, state, n_params } = self;
+        let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+            if progress.is_cancelled() {
+                // The trial is rejected, and `go_on` asked, without another evaluation.
+                cancelled.set(true);
+                return derivative.fill(f64::NAN);
+            }
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
             evaluations += 1;
             // Of this evaluation alone: what a rejected trial drifted by must not count against the step after it.
@@ -266,16 +302,26 @@ impl<'a> ExponentialMap<'a> {
                 0.0
             });
         };
-        // Not a number: a trial beyond what can be computed, which is rejected and tried again with a shorter step.
-        let mut go_on = || drift.get() <= limit || drift.get().is_nan();
+        // A drift that is not a number: a trial beyond what can be computed, which is rejected and tried again with a
+        // shorter step.
+        let mut go_on = |trial| match trial {
+            _ if cancelled.get() => ControlFlow::Break(Hopeless),
+            Trial::Accepted if drift.get() > limit => ControlFlow::Break(Hopeless),
+            Trial::Accepted | Trial::Rejected => ControlFlow::Continue(()),
+        };
         let options = options.ivp(rtol, atol);
-        let info = ode::solve_while(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on);
-        (info.status, info.evaluations)
+        let info = ode::solve_while(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?;
+        if cancelled.get() { Err(Error::Cancelled) } else { Ok((info.status, info.evaluations)) }
     }
 
     /// a(θ, θ̇) at a state.
     pub(super) fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]) {
         self.evaluator.acceleration(theta, velocity, acceleration);
+    }
+
+    /// Whether to stop.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.progress.is_cancelled()
     }
 
     /// The end state (θ, θ̇) of the last integration.
@@ -297,7 +343,7 @@ impl<'a> ExponentialMap<'a> {
 }
 
 /// d(θ, θ̇)/dt = (θ̇, a(θ, θ̇)).
-fn geodesic_derivative(evaluator: &mut (dyn Evaluator + Send), n_params: usize, state: &[f64], derivative: &mut [f64]) {
+fn geodesic_derivative(evaluator: &mut dyn MetricEvaluator, n_params: usize, state: &[f64], derivative: &mut [f64]) {
     let (theta, velocity) = state.split_at(n_params);
     let (position_part, velocity_part) = derivative.split_at_mut(n_params);
     position_part.copy_from_slice(velocity);

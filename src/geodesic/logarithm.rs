@@ -5,18 +5,21 @@
 //! every segment's flow and eliminates the inner states, which leaves a D × D system for the change of v₀. The
 //! linearised flow is the solution of the variational equation δθ̈ = ∂a(δθ, δθ̇), integrated beside the geodesic for all
 //! directions at once, with ∂a by central differences: a few digits of it suffice. Steps are damped until the defect
-//! falls. When the straight start fails, x is
-//! approached by continuation: the problem is solved for points on the segment from θ̂ to x, each start taken from the
-//! solution before. (Yu et al. 2024, supplement "Geodesic ODE", state the boundary value problem.)
+//! falls. When the straight start fails, x is approached by continuation: the problem is solved for points on the
+//! segment from θ̂ to x, each start taken from the solution before. (Yu et al. 2024, supplement "Geodesic ODE", state the boundary value problem.)
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, MatRef};
 
 use super::exponential::{ExponentialMap, GeodesicOptions};
-use crate::error::{Result, check_size};
+use crate::error::{Error, Result, check_size};
 use crate::linalg::norm;
-use crate::metric::{Evaluator, Metric};
-use crate::ode::{self, IvpOptions, Method, Status};
+use crate::metric::{Metric, MetricEvaluator};
+use crate::ode::{self, Integrator, IvpOptions, Status};
+use crate::progress::Progress;
 
 /// Settings of a [`LogarithmicMap`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -69,8 +72,8 @@ pub struct Logarithm {
 /// The logarithmic map of a metric, with buffers that are reused.
 ///
 /// ```
-/// use riemannian_laplace::geodesic::{LogarithmOptions, LogarithmicMap};
-/// use riemannian_laplace::metric;
+/// use riemannian_laplace::internals::geodesic::{LogarithmOptions, LogarithmicMap};
+/// use riemannian_laplace::internals::metric;
 ///
 /// let metric = metric::euclidean(2);
 /// let mut logarithm = LogarithmicMap::new(&metric, LogarithmOptions::default())?;
@@ -81,7 +84,7 @@ pub struct Logarithm {
 /// ```
 pub struct LogarithmicMap<'a> {
     exponential: ExponentialMap<'a>,
-    evaluator: Box<dyn Evaluator + Send + 'a>,
+    evaluator: Box<dyn MetricEvaluator>,
     options: LogarithmOptions,
     n_params: usize,
     iterations: usize,
@@ -95,13 +98,19 @@ impl<'a> LogarithmicMap<'a> {
     /// Buffers for boundary value problems of this metric.
     pub fn new(metric: &'a dyn Metric, options: LogarithmOptions) -> Result<Self> {
         let settings = GeodesicOptions {
-            method: Method::Dop853,
+            integrator: Integrator::Dop853,
             max_steps: options.max_steps,
             ..GeodesicOptions::with_tolerances(options.rtol, options.atol)
         };
         let exponential = ExponentialMap::new(metric, settings)?;
         let (evaluator, n_params) = (metric.evaluator(), metric.n_params());
         Ok(Self { exponential, evaluator, options, n_params, iterations: 0, integrations: 0 })
+    }
+
+    /// Asks before every evaluation of the acceleration whether to go on; where not, the error is
+    /// [`Error::Cancelled`].
+    pub fn watched_by(self, progress: &'a dyn Progress) -> Self {
+        Self { exponential: self.exponential.watched_by(progress), ..self }
     }
 
     /// The velocity with which the geodesic from `base` reaches `point` at unit time.
@@ -116,12 +125,12 @@ impl<'a> LogarithmicMap<'a> {
             return Ok(Logarithm { velocity, residual: 0.0, converged: true, iterations: 0, integrations: 0 });
         }
         let mut nodes = self.straight(base, &chord);
-        let mut converged = self.newton(&mut nodes, point, distance);
+        let mut converged = self.newton(&mut nodes, point, distance)?;
         if !converged {
-            converged = self.continuation(base, &chord, &mut nodes);
+            converged = self.continuation(base, &chord, &mut nodes)?;
         }
         let velocity = nodes[0][self.n_params..].to_vec();
-        let end = self.flow(base, &velocity, 1.0);
+        let end = self.flow(base, &velocity, 1.0)?;
         let residual = end.map_or(f64::NAN, |end| {
             let defect: Vec<f64> = end[..self.n_params].iter().zip(point).map(|(a, b)| a - b).collect();
             norm(&defect) / distance
@@ -164,7 +173,7 @@ impl<'a> LogarithmicMap<'a> {
     }
 
     /// Approaches the point along the segment from the base, halving the step where Newton's method fails.
-    fn continuation(&mut self, base: &[f64], chord: &[f64], nodes: &mut Nodes) -> bool {
+    fn continuation(&mut self, base: &[f64], chord: &[f64], nodes: &mut Nodes) -> Result<bool> {
         let distance = norm(chord);
         let (mut reached, mut step) = (0.0_f64, 0.25_f64);
         let mut solved = self.straight(base, &vec![0.0; chord.len()]);
@@ -177,11 +186,11 @@ impl<'a> LogarithmicMap<'a> {
                 let short: Vec<f64> = chord.iter().map(|c| next * c).collect();
                 self.straight(base, &short)
             };
-            if self.newton(&mut trial, &goal, next * distance) {
+            if self.newton(&mut trial, &goal, next * distance)? {
                 (solved, reached) = (trial, next);
                 nodes.clone_from(&solved);
                 if reached >= 1.0 {
-                    return true;
+                    return Ok(true);
                 }
                 step *= 1.5;
             } else {
@@ -195,29 +204,29 @@ impl<'a> LogarithmicMap<'a> {
         if reached > 0.0 {
             *nodes = stretch(&solved, base, 1.0 / reached);
         }
-        false
+        Ok(false)
     }
 
     /// The state after following the flow for a time; `None` when the integration fails.
-    fn flow(&mut self, theta: &[f64], velocity: &[f64], time: f64) -> Option<Vec<f64>> {
+    fn flow(&mut self, theta: &[f64], velocity: &[f64], time: f64) -> Result<Option<Vec<f64>>> {
         self.integrations += 1;
-        let (status, _) = self.exponential.integrate(theta, velocity, time, (self.options.rtol, self.options.atol));
+        let status = self.exponential.integrate(theta, velocity, time, (self.options.rtol, self.options.atol))?;
         let finite = self.exponential.state().iter().all(|value| value.is_finite());
-        (status == Status::Reached && finite).then(|| self.exponential.state().to_vec())
+        Ok((status == Status::Reached && finite).then(|| self.exponential.state().to_vec()))
     }
 
-    fn flow_from(&mut self, state: &[f64], time: f64) -> Option<Vec<f64>> {
+    fn flow_from(&mut self, state: &[f64], time: f64) -> Result<Option<Vec<f64>>> {
         let (theta, velocity) = state.split_at(self.n_params);
         self.flow(theta, velocity, time)
     }
 
     /// The defects of all segments (the last one only in position), and their size.
-    fn defects(&mut self, nodes: &Nodes, point: &[f64]) -> Option<(Nodes, f64)> {
+    fn defects(&mut self, nodes: &Nodes, point: &[f64]) -> Result<Option<(Nodes, f64)>> {
         let (segments, d) = (nodes.len(), self.n_params);
         let time = 1.0 / segments as f64;
         let mut defects = Vec::with_capacity(segments);
         for i in 0..segments {
-            let end = self.flow_from(&nodes[i], time)?;
+            let Some(end) = self.flow_from(&nodes[i], time)? else { return Ok(None) };
             let defect: Vec<f64> = match nodes.get(i + 1) {
                 Some(next) => end.iter().zip(next).map(|(a, b)| a - b).collect(),
                 None => end[..d].iter().zip(point).map(|(a, b)| a - b).collect(),
@@ -225,29 +234,29 @@ impl<'a> LogarithmicMap<'a> {
             defects.push(defect);
         }
         let size = defects.iter().map(|defect| norm(defect).powi(2)).sum::<f64>().sqrt();
-        Some((defects, size))
+        Ok(Some((defects, size)))
     }
 
     /// Damped Newton steps; true when the defect is within the tolerance.
-    fn newton(&mut self, nodes: &mut Nodes, point: &[f64], distance: f64) -> bool {
-        let Some((mut defects, mut size)) = self.defects(nodes, point) else { return false };
+    fn newton(&mut self, nodes: &mut Nodes, point: &[f64], distance: f64) -> Result<bool> {
+        let Some((mut defects, mut size)) = self.defects(nodes, point)? else { return Ok(false) };
         let mut flows: Option<Vec<Mat<f64>>> = None;
         let (mut stale, mut fresh_at) = (false, 0);
         for iteration in 0..self.options.max_iterations {
             if size <= self.options.tolerance * distance {
-                return true;
+                return Ok(true);
             }
             self.iterations += 1;
             if flows.is_none() || stale {
-                flows = self.linearise(nodes);
+                flows = self.linearise(nodes)?;
                 (stale, fresh_at) = (false, iteration);
             }
-            let Some(jacobians) = &flows else { return false };
-            let Some(steps) = newton_step(jacobians, &defects, self.n_params) else { return false };
+            let Some(jacobians) = &flows else { return Ok(false) };
+            let Some(steps) = newton_step(jacobians, &defects, self.n_params) else { return Ok(false) };
             let mut damping = 1.0;
             let accepted = loop {
                 let trial: Nodes = nodes.iter().zip(&steps).map(|(node, step)| shifted(node, step, damping)).collect();
-                if let Some((trial_defects, trial_size)) = self.defects(&trial, point)
+                if let Some((trial_defects, trial_size)) = self.defects(&trial, point)?
                     && trial_size < (1.0 - 0.25 * damping) * size
                 {
                     break Some((trial, trial_defects, trial_size));
@@ -265,14 +274,14 @@ impl<'a> LogarithmicMap<'a> {
                 }
                 // The linearisation may be an old one: renew it once before giving up.
                 None if !stale && iteration > 0 && fresh_at != iteration => stale = true,
-                None => return size <= 10.0 * self.options.tolerance * distance,
+                None => return Ok(size <= 10.0 * self.options.tolerance * distance),
             }
         }
-        size <= self.options.tolerance * distance
+        Ok(size <= self.options.tolerance * distance)
     }
 
     /// The derivative of each segment's flow with respect to its start, as 2D × 2D matrices.
-    fn linearise(&mut self, nodes: &Nodes) -> Option<Vec<Mat<f64>>> {
+    fn linearise(&mut self, nodes: &Nodes) -> Result<Option<Vec<Mat<f64>>>> {
         let time = 1.0 / nodes.len() as f64;
         // The first node's position is given: only its velocity varies.
         let first = |index: usize| if index == 0 { self.n_params } else { 0 };
@@ -281,7 +290,7 @@ impl<'a> LogarithmicMap<'a> {
     }
 
     /// Integrates the variational equation for the unit directions from `first` on.
-    fn variational_flow(&mut self, node: &[f64], first: usize, time: f64) -> Option<Mat<f64>> {
+    fn variational_flow(&mut self, node: &[f64], first: usize, time: f64) -> Result<Option<Mat<f64>>> {
         let size = 2 * self.n_params;
         let columns = size - first;
         let mut state = vec![0.0; size * (1 + columns)];
@@ -292,33 +301,42 @@ impl<'a> LogarithmicMap<'a> {
         let options = IvpOptions { rtol: VARIATIONAL_TOLERANCE, atol: VARIATIONAL_TOLERANCE, ..self.ivp_options() };
         let mut buffers = [vec![0.0; size], vec![0.0; size / 2], vec![0.0; size / 2]];
         let exponential = &mut self.exponential;
+        let cancelled = Cell::new(false);
         let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
-            variational_derivative(exponential, &mut buffers, state, derivative);
+            if variational_derivative(exponential, &mut buffers, state, derivative).is_break() {
+                cancelled.set(true);
+            }
         };
-        let mut workspace = ode::Workspace::new(options.method, state.len());
-        let info = ode::solve(&mut derivative, 0.0, time, &mut state, &options, &mut workspace);
+        let mut go_on = |_| if cancelled.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let mut workspace = ode::Workspace::new(options.integrator, state.len());
+        let info = ode::solve_while(&mut derivative, 0.0, time, &mut state, &options, &mut workspace, &mut go_on)?;
+        if cancelled.get() {
+            return Err(Error::Cancelled);
+        }
         self.integrations += 1;
         let finite = state.iter().all(|value| value.is_finite());
-        (info.status == Status::Reached && finite).then(|| {
+        let reached = info.status == ControlFlow::Continue(Status::Reached);
+        Ok((reached && finite).then(|| {
             Mat::from_fn(size, size, |row, k| if k < first { 0.0 } else { state[size * (1 + k - first) + row] })
-        })
+        }))
     }
 
     fn ivp_options(&self) -> IvpOptions {
-        IvpOptions { method: Method::Dopri5, max_steps: self.options.max_steps, ..IvpOptions::default() }
+        IvpOptions { integrator: Integrator::Dopri5, max_steps: self.options.max_steps, ..IvpOptions::default() }
     }
 }
 
 /// The tolerance of the variational equation: Newton's method needs no more.
 const VARIATIONAL_TOLERANCE: f64 = 1e-5;
 
-/// The geodesic's derivative, and for each direction (δθ, δθ̇) the derivative (δθ̇, ∂a(δθ, δθ̇)).
+/// The geodesic's derivative, and for each direction (δθ, δθ̇) the derivative (δθ̇, ∂a(δθ, δθ̇)); not numbers, and a
+/// break, when the work is cancelled.
 fn variational_derivative(
     exponential: &mut ExponentialMap<'_>,
     buffers: &mut [Vec<f64>; 3],
     state: &[f64],
     derivative: &mut [f64],
-) {
+) -> ControlFlow<()> {
     let [moved, plus, minus] = buffers;
     let size = moved.len();
     let d = size / 2;
@@ -328,6 +346,10 @@ fn variational_derivative(
     exponential.acceleration(&base[..d], &base[d..], &mut base_part[d..]);
     let scale = 1e-5 * (1e-3 + norm(base));
     for (direction, part) in directions.chunks_exact(size).zip(direction_parts.chunks_exact_mut(size)) {
+        if exponential.is_cancelled() {
+            derivative.fill(f64::NAN);
+            return ControlFlow::Break(());
+        }
         let step = scale / norm(direction).max(f64::MIN_POSITIVE);
         let (velocity_part, acceleration_part) = part.split_at_mut(d);
         velocity_part.copy_from_slice(&direction[d..]);
@@ -341,6 +363,7 @@ fn variational_derivative(
             *value = (plus - minus) / (2.0 * step);
         }
     }
+    ControlFlow::Continue(())
 }
 
 /// Solves the linearised matching conditions Φᵢδᵢ − δᵢ₊₁ = −cᵢ, δ₀ = (0, δv₀), Φ_m δ_m = −c_m in position.

@@ -1,15 +1,21 @@
 //! Geodesics: the exponential map with its certificate, the logarithmic map, and samples of the wrapped Gaussian.
 
 mod exponential;
+mod file;
 mod logarithm;
+mod name;
 mod paraboloid;
 mod posterior;
 mod sampler;
+mod samples;
 mod subsampled;
 
-pub use exponential::{Accuracy, ExponentialMap, Geodesic, GeodesicOptions};
+pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicOptions};
+pub use file::{read_samples, write_samples};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
-pub use paraboloid::{GaussianLogarithm, GaussianLogarithmWorker};
-pub use posterior::{MetricName, MetricOptions, MetricSolver, SamplingMetric};
-pub use sampler::{Outcome, SamplerOptions, Samples, exponentials, logarithms, sample, sample_monge_log};
+pub use name::{MetricName, UnknownMetric};
+pub use paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
+pub use posterior::{MetricOptions, MetricSolver, exponential_map, logarithmic_map, sample_posterior};
+pub use sampler::{SamplerOptions, exponentials, logarithms, sample, sample_monge_log};
+pub use samples::{JoinError, Outcome, Samples};
 pub use subsampled::{BatchReport, MetricBatch};

@@ -20,34 +20,38 @@
 //! The initial velocity of the polygon is close to the one wanted, and its derivative ∂v/∂x̄ close enough to the true one
 //! for the steps v ← v + ∂v/∂x̄·(x̄ − x(1; v)) to converge quickly.
 
+use std::sync::Arc;
+
 use faer::{Accum, Mat, MatRef};
 
 use super::logarithm::Logarithm;
 use crate::error::{Result, check_size};
 use crate::laplace::Precision;
 use crate::linalg::{Cholesky, SymmetricEigen, dot, multiply, norm, symmetric_eigen};
-use crate::memory;
-use crate::ode::{self, IvpOptions, Method, Status};
+use crate::memory::{self, Reservation};
+use crate::ode::{self, Integrator, IvpOptions, Status};
 
 /// The logarithm at the centre of a Gaussian on its Monge manifold.
 ///
 /// ```
 /// use faer::mat;
-/// use riemannian_laplace::geodesic::GaussianLogarithm;
-/// use riemannian_laplace::laplace::WeightSpace;
-/// use riemannian_laplace::prior::PriorPrecision;
+/// use riemannian_laplace::internals::geodesic::GaussianLogarithm;
+/// use riemannian_laplace::internals::laplace::WeightSpace;
+/// use riemannian_laplace::internals::prior::PriorPrecision;
 ///
 /// let prior = PriorPrecision::scalar(1.0, &[2])?;
 /// let precision = WeightSpace::new(mat![[99.0, 0.0], [0.0, 0.0]].as_ref(), &prior)?; // P = diag(100, 1)
 /// let logarithm = GaussianLogarithm::new(&precision)?;
-/// let solution = logarithm.worker().map(&[0.1, -1.0])?;
+/// let solution = logarithm.evaluator().map(&[0.1, -1.0])?;
 /// assert!(solution.converged);
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct GaussianLogarithm {
     /// P = UΛUᵀ, λ ascending.
-    eigen: SymmetricEigen,
+    eigen: Arc<SymmetricEigen>,
+    /// The memory for it.
+    _reservation: Arc<Reservation>,
 }
 
 /// Corrections go on until |√Λ(x(1) − x̄)| ≤ this · |√Λx̄|, …
@@ -69,43 +73,47 @@ impl GaussianLogarithm {
     /// Decomposes P, a D × D matrix.
     pub fn new(precision: &dyn Precision) -> Result<Self> {
         let size = precision.n_params();
-        memory::check("the logarithmic map", 3.0 * (size as f64).powi(2), "use the Fisher metric, which needs none")?;
-        let (mut worker, mut unit, mut column) = (precision.worker(), vec![0.0; size], vec![0.0; size]);
+        let square = (size as f64).powi(2);
+        let advice = "use the Fisher metric, which needs none";
+        let mut reservation = memory::reserve("the logarithmic map", 3.0 * square, advice)?;
+        let (mut unit, mut column) = (vec![0.0; size], vec![0.0; size]);
         let mut matrix = Mat::zeros(size, size);
         for d in 0..size {
             unit[d] = 1.0;
-            worker.times(&unit, &mut column);
+            precision.times(&unit, &mut column);
             unit[d] = 0.0;
             matrix.col_mut(d).iter_mut().zip(&column).for_each(|(entry, value)| *entry = *value);
         }
-        Ok(Self { eigen: symmetric_eigen(matrix.as_ref(), "the precision of the Gaussian")? })
+        let eigen = symmetric_eigen(matrix.as_ref(), "the precision of the Gaussian")?;
+        reservation.shrink(square + size as f64);
+        Ok(Self { eigen: Arc::new(eigen), _reservation: Arc::new(reservation) })
     }
 
     /// Buffers for one thread.
-    pub fn worker(&self) -> GaussianLogarithmWorker<'_> {
-        let path = ode::Workspace::new(Method::Dop853, 2 * self.eigen.values.len());
-        GaussianLogarithmWorker { map: self, path, iterations: 0, integrations: 0 }
+    pub fn evaluator(&self) -> GaussianLogarithmEvaluator<'_> {
+        let path = ode::Workspace::new(Integrator::Dop853, 2 * self.eigen.values.len());
+        GaussianLogarithmEvaluator { map: self, path, iterations: 0, integrations: 0 }
     }
 }
 
 /// A [`GaussianLogarithm`] with buffers of its own.
-pub struct GaussianLogarithmWorker<'a> {
+pub struct GaussianLogarithmEvaluator<'a> {
     map: &'a GaussianLogarithm,
     path: ode::Workspace,
     iterations: usize,
     integrations: usize,
 }
 
-impl GaussianLogarithmWorker<'_> {
+impl GaussianLogarithmEvaluator<'_> {
     /// The velocity at the centre θ̂ of the shortest geodesic that reaches θ̂ + `offset` at unit time.
     pub fn map(&mut self, offset: &[f64]) -> Result<Logarithm> {
-        let SymmetricEigen { values, vectors } = &self.map.eigen;
+        let SymmetricEigen { values, vectors } = &*self.map.eigen;
         check_size("length of the offset", values.len(), offset.len())?;
         (self.iterations, self.integrations) = (0, 0);
         let size = offset.len();
         let goal = vectors.transpose() * MatRef::from_column_major_slice(offset, size, 1);
         let goal: Vec<f64> = goal.col(0).iter().copied().collect();
-        let (velocity, residual) = self.shortest(&goal);
+        let (velocity, residual) = self.shortest(&goal)?;
         let velocity = vectors * MatRef::from_column_major_slice(&velocity, size, 1);
         Ok(Logarithm {
             velocity: velocity.col(0).iter().copied().collect(),
@@ -117,7 +125,7 @@ impl GaussianLogarithmWorker<'_> {
     }
 
     /// The velocity in the eigenbasis, and how far the geodesic ends from its goal.
-    fn shortest(&mut self, goal: &[f64]) -> (Vec<f64>, f64) {
+    fn shortest(&mut self, goal: &[f64]) -> Result<(Vec<f64>, f64)> {
         let mut best = (goal.to_vec(), if norm(goal) == 0.0 { 0.0 } else { f64::INFINITY });
         let clear = self.clear_of_the_cut(goal);
         for density in DENSITIES {
@@ -126,12 +134,12 @@ impl GaussianLogarithmWorker<'_> {
             }
             let polygon = Polygon::shortest(&self.map.eigen.values, &clear, density);
             self.iterations += polygon.iterations;
-            let (velocity, residual) = self.correct(&polygon, goal);
+            let (velocity, residual) = self.correct(&polygon, goal)?;
             if residual < best.1 {
                 best = (velocity, residual);
             }
         }
-        best
+        Ok(best)
     }
 
     /// The goal, moved away from x_max = 0 if it is close to it. There two geodesics are the shortest, the dual function
@@ -151,14 +159,14 @@ impl GaussianLogarithmWorker<'_> {
     ///
     /// The polygon's derivative S = ∂v/∂x̄ learns from every geodesic tried (Broyden): after a step s that moved the end
     /// by y, S ← S + (s − Sy)yᵀP/(yᵀPy), which makes Sy = s and changes nothing across y.
-    fn correct(&mut self, polygon: &Polygon, goal: &[f64]) -> (Vec<f64>, f64) {
+    fn correct(&mut self, polygon: &Polygon, goal: &[f64]) -> Result<(Vec<f64>, f64)> {
         let lambda = &self.map.eigen.values;
         let inner = |x: &[f64], y: &[f64]| x.iter().zip(y).zip(lambda).map(|((x, y), l)| l * x * y).sum::<f64>();
         let length = inner(goal, goal).sqrt();
         let column = |values: &[f64]| Mat::from_fn(values.len(), 1, |i, _| values[i]);
         let mut derivative = polygon.derivative();
         let mut velocity = polygon.velocity();
-        let Some(end) = self.end(&velocity) else { return (velocity, f64::INFINITY) };
+        let Some(end) = self.end(&velocity)? else { return Ok((velocity, f64::INFINITY)) };
         let difference = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<f64>>();
         let mut defect = difference(goal, &end);
         let mut residual = inner(&defect, &defect).sqrt() / length;
@@ -170,7 +178,7 @@ impl GaussianLogarithmWorker<'_> {
             let step = &derivative * column(&defect);
             let step: Vec<f64> = step.col(0).iter().map(|step| part * step).collect();
             let trial: Vec<f64> = velocity.iter().zip(&step).map(|(v, step)| v + step).collect();
-            let Some(end) = self.end(&trial) else {
+            let Some(end) = self.end(&trial)? else {
                 part *= 0.3;
                 continue;
             };
@@ -193,11 +201,11 @@ impl GaussianLogarithmWorker<'_> {
                 part *= 0.5;
             }
         }
-        (velocity, residual)
+        Ok((velocity, residual))
     }
 
     /// Where the geodesic with this velocity is at unit time.
-    fn end(&mut self, velocity: &[f64]) -> Option<Vec<f64>> {
+    fn end(&mut self, velocity: &[f64]) -> Result<Option<Vec<f64>>> {
         let size = velocity.len();
         let lambda = &self.map.eigen.values;
         let constant: f64 = velocity.iter().zip(lambda).map(|(v, l)| l * v * v).sum();
@@ -211,11 +219,12 @@ impl GaussianLogarithmWorker<'_> {
             let pull = -constant / (steepness * steepness);
             velocity_out.iter_mut().for_each(|value| *value *= pull);
         };
-        let options = IvpOptions { method: Method::Dop853, rtol: PATH_TOLERANCE, atol: 1e-15, ..IvpOptions::default() };
-        let info = ode::solve(&mut derivative, 0.0, 1.0, &mut state, &options, &mut self.path);
+        let options =
+            IvpOptions { integrator: Integrator::Dop853, rtol: PATH_TOLERANCE, atol: 1e-15, ..IvpOptions::default() };
+        let info = ode::solve(&mut derivative, 0.0, 1.0, &mut state, &options, &mut self.path)?;
         self.integrations += 1;
         state.truncate(size);
-        (info.status == Status::Reached && state.iter().all(|value| value.is_finite())).then_some(state)
+        Ok((info.status == Status::Reached && state.iter().all(|value| value.is_finite())).then_some(state))
     }
 }
 

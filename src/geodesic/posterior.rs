@@ -1,4 +1,4 @@
-//! Geodesics of a fitted network by the metric's name: the Riemannian side of [`Laplace`].
+//! Geodesics of a fitted network by the metric's name: the Riemannian side of a [`Laplace`] approximation.
 //!
 //! Networks with kinks (relu, leaky_relu): the metric jumps at every kink a geodesic crosses, hundreds of times on its
 //! way, so vᵀGv is not conserved and no tolerance mends that. Such geodesics are integrated once, within the step limit,
@@ -9,36 +9,16 @@ use ndarray::ArrayView2;
 
 use super::exponential::{Accuracy, GeodesicOptions};
 use super::logarithm::{Logarithm, LogarithmOptions};
+use super::name::{MetricName, names_where};
 use super::paraboloid::GaussianLogarithm;
-use super::sampler::{SamplerOptions, Samples, exponentials, logarithms, sample, sample_monge_log};
-use super::subsampled::{MetricBatch, Subsampling, of_all_data};
+use super::sampler::{SamplerOptions, exponentials, logarithms, sample, sample_monge_log};
+use super::samples::Samples;
+use super::subsampled::{MetricBatch, Subsampling, SumOverData, of_all_data};
 use crate::error::{Error, Result, Unsupported};
-use crate::laplace::Laplace;
-use crate::map::DifferentiableMap;
+use crate::laplace::{Laplace, MatrixFreeOptions};
 use crate::memory;
-use crate::metric::{self, MatrixFreeOptions, Metric, Pullback};
-
-/// A Riemannian metric on the weights of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MetricName {
-    /// Straight lines.
-    Euclidean,
-    /// G = Σₙ JₙᵀHₙJₙ + A (RLA-F).
-    Fisher,
-    /// G = I + ∇ℓ∇ℓᵀ (RLA-B).
-    Monge,
-    /// G = Σₙ sₙsₙᵀ + A.
-    EmpiricalFisher,
-}
-
-/// A way to draw from the wrapped Gaussian.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SamplingMetric {
-    /// v ~ N(0, G⁻¹), then the exponential map of a metric.
-    Plain(MetricName),
-    /// RLA-BLog: the logarithm on the Gaussian's Monge manifold, then the exponential map on the target's.
-    MongeLog,
-}
+use crate::metric::{self, Metric, Pullback};
+use crate::progress::Progress;
 
 /// How the accelerations of a metric are solved for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -50,7 +30,7 @@ pub enum MetricSolver {
     MatrixFree(MatrixFreeOptions),
 }
 
-/// How the metric of [`Laplace::sample_riemannian_with`] is evaluated; by default exactly and with all data.
+/// How the metric of [`sample_posterior`] is evaluated; by default exactly and with all data.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MetricOptions {
     /// The solver.
@@ -61,22 +41,16 @@ pub struct MetricOptions {
 
 impl MetricSolver {
     /// The metric with this solver, after checking that `workers` evaluators fit in memory.
-    pub(super) fn apply<M: DifferentiableMap>(
-        self,
-        metric: Pullback<M>,
-        base: &[f64],
-        workers: usize,
-    ) -> Result<Pullback<M>> {
+    pub(super) fn apply(self, metric: Pullback, base: &[f64], workers: usize) -> Result<Pullback> {
         let metric = match self {
             MetricSolver::Exact => metric,
             MetricSolver::MatrixFree(options) => metric.with_matrix_free(base, options)?,
         };
         let advice = match self {
             MetricSolver::Exact => {
-                "use the matrix-free solver (`--metric-solver matrix-free`), a part of the data (`--metric-batch`), or \
-                 fewer threads (`--threads`)"
+                "use the matrix-free solver, make the metric of a part of the data, or use fewer threads"
             }
-            MetricSolver::MatrixFree(_) => "use a part of the data (`--metric-batch`) or fewer threads (`--threads`)",
+            MetricSolver::MatrixFree(_) => "make the metric of a part of the data, or use fewer threads",
         };
         let what = format!("the metric, evaluated on {workers} threads,");
         memory::check(&what, workers as f64 * metric.evaluator_size(), advice)?;
@@ -97,145 +71,131 @@ impl MetricSolver {
     }
 }
 
-impl MetricName {
-    fn name(self) -> &'static str {
-        match self {
-            MetricName::Euclidean => "Euclidean",
-            MetricName::Fisher => "Fisher",
-            MetricName::Monge => "Monge",
-            MetricName::EmpiricalFisher => "empirical Fisher",
-        }
-    }
-}
-
-impl SamplingMetric {
-    fn refuse(self, what: &'static str) -> Error {
-        let metric = match self {
-            SamplingMetric::Plain(name) => name.name(),
-            SamplingMetric::MongeLog => "Monge",
-        };
-        Error::Unsupported(Unsupported::MetricOption { what, metric })
-    }
-}
-
-impl Laplace {
-    /// Calls `work` with the metric of that name.
-    fn with_metric<T>(&self, name: MetricName, work: impl FnOnce(&dyn Metric) -> Result<T>) -> Result<T> {
-        if name == MetricName::Euclidean {
-            return work(&metric::euclidean(self.network().parameters().len()));
-        }
-        let target = self.target(name.name())?;
-        match name {
-            MetricName::Fisher => work(&metric::fisher(&target)),
-            MetricName::Monge => work(&metric::monge(&target)),
-            _ => work(&metric::empirical_fisher(&target)),
-        }
-    }
-
-    /// Where tightening the tolerance cannot help, it is not tried.
-    fn for_network(&self, options: GeodesicOptions) -> GeodesicOptions {
-        match options.accuracy {
-            Accuracy::Drift { target, .. } if self.network().architecture().has_kinks() => {
-                GeodesicOptions { accuracy: Accuracy::Drift { target, attempts: 1 }, ..options }
-            }
-            _ => options,
-        }
-    }
-
-    /// Samples of the Riemannian posterior, each with its certificate.
-    pub fn sample_riemannian(
-        &self,
-        metric: SamplingMetric,
-        options: &SamplerOptions,
-        progress: &(dyn Fn() + Sync),
-    ) -> Result<Samples> {
-        self.sample_riemannian_with(metric, &MetricOptions::default(), options, progress)
-    }
-
-    /// The same with a metric that is evaluated without matrices, or made of a part of the data; what that did is in
-    /// [`Samples::solver`] and [`Samples::batch`].
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use riemannian_laplace::data::Dataset;
-    /// use riemannian_laplace::geodesic::{MetricBatch, MetricName, MetricOptions, MetricSolver};
-    /// use riemannian_laplace::geodesic::{SamplerOptions, SamplingMetric};
-    /// use riemannian_laplace::laplace::{FitOptions, Laplace};
-    /// use riemannian_laplace::likelihood::Family;
-    /// use riemannian_laplace::metric::MatrixFreeOptions;
-    /// use riemannian_laplace::network::{Activation, Architecture, Network};
-    ///
-    /// let network = Network::random(Architecture::new(&[1, 3, 1], Activation::Tanh)?, 1);
-    /// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.1], [0.9], [0.4]])?;
-    /// let laplace = Laplace::fit(network, data, Family::gaussian(0.5)?, &FitOptions::default())?;
-    /// let how = MetricOptions {
-    ///     solver: MetricSolver::MatrixFree(MatrixFreeOptions::default()),
-    ///     batch: Some(MetricBatch { size: 2, redraw: true }),
-    /// };
-    /// let fisher = SamplingMetric::Plain(MetricName::Fisher);
-    /// let options = SamplerOptions { samples: 3, ..Default::default() };
-    /// let samples = laplace.sample_riemannian_with(fisher, &how, &options, &|| ())?;
-    /// assert!(samples.solver.is_some_and(|report| report.worst_residual <= 1e-6));
-    /// assert!(samples.batch.is_some_and(|report| report.mean_residual() < 2.0));
-    /// # Ok::<(), riemannian_laplace::Error>(())
-    /// ```
-    pub fn sample_riemannian_with(
-        &self,
-        metric: SamplingMetric,
-        how: &MetricOptions,
-        options: &SamplerOptions,
-        progress: &(dyn Fn() + Sync),
-    ) -> Result<Samples> {
-        let options = SamplerOptions { geodesic: self.for_network(options.geodesic), ..*options };
-        let (base, precision) = (self.network().parameters(), self.precision());
+/// Samples of the Riemannian posterior, each with its certificate; how a metric that is evaluated without matrices, or
+/// made of a part of the data, fared is in [`Samples::solver`] and [`Samples::batch`].
+///
+/// ```
+/// use ndarray::array;
+/// use riemannian_laplace::Dataset;
+/// use riemannian_laplace::internals::geodesic::{MetricBatch, MetricOptions, MetricSolver};
+/// use riemannian_laplace::MetricName;
+/// use riemannian_laplace::internals::geodesic::sample_posterior;
+/// use riemannian_laplace::SamplerOptions;
+/// use riemannian_laplace::internals::laplace::MatrixFreeOptions;
+/// use riemannian_laplace::{FitOptions, Laplace};
+/// use riemannian_laplace::Family;
+/// use riemannian_laplace::{Activation, Architecture, Network};
+///
+/// let network = Network::random(Architecture::new(&[1, 3, 1], Activation::Tanh)?, 1);
+/// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.1], [0.9], [0.4]])?;
+/// let laplace = Laplace::fit(network, data, Family::gaussian(0.5)?, &FitOptions::default())?;
+/// let how = MetricOptions {
+///     solver: MetricSolver::MatrixFree(MatrixFreeOptions::default()),
+///     batch: Some(MetricBatch { size: 2, redraw: true }),
+/// };
+/// let samples = sample_posterior(&laplace, MetricName::Fisher, &how, &SamplerOptions::first(3), &())?;
+/// assert!(samples.solver.is_some_and(|report| report.worst_residual <= 1e-6));
+/// assert!(samples.batch.is_some_and(|report| report.mean_residual() < 2.0));
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+pub fn sample_posterior(
+    laplace: &Laplace,
+    metric: MetricName,
+    how: &MetricOptions,
+    options: &SamplerOptions,
+    progress: &dyn Progress,
+) -> Result<Samples> {
+    check_options(metric, how)?;
+    let options = SamplerOptions { geodesic: for_network(laplace, options.geodesic), ..options.clone() };
+    let (base, precision) = (laplace.parameters(), &**laplace.precision());
+    let sum_over_data = |name| {
+        let target = &laplace.target(metric.needs())?;
         let solver = how.solver.for_accuracy(options.geodesic.accuracy);
-        let workers = rayon::current_num_threads().min(options.samples);
-        match metric {
-            SamplingMetric::Plain(name @ (MetricName::Fisher | MetricName::EmpiricalFisher)) => {
-                let target = &self.target(name.name())?;
-                if let Some(batch) = how.batch {
-                    return Subsampling { target, name, batch, solver, base, precision }.sample(&options, progress);
-                }
-                let metric = of_all_data(target, name, solver, base, workers)?;
-                let mut samples = sample(&*metric, base, precision, &options, progress)?;
-                samples.solver = metric.solver_report();
-                Ok(samples)
-            }
-            _ if how.solver != MetricSolver::Exact => Err(metric.refuse("the matrix-free solver")),
-            _ if how.batch.is_some() => Err(metric.refuse("a part of the data")),
-            SamplingMetric::Plain(name) => {
-                self.with_metric(name, |metric| sample(metric, base, precision, &options, progress))
-            }
-            SamplingMetric::MongeLog => {
-                let target = self.target("Monge")?;
-                let logarithm = GaussianLogarithm::new(precision)?;
-                sample_monge_log(&metric::monge(&target), &logarithm, base, precision, &options, progress)
-            }
+        if let Some(batch) = how.batch {
+            return Subsampling { target, name, batch, solver, base, precision }.sample(&options, progress);
+        }
+        let metric = of_all_data(target, name, solver, base, options.workers())?;
+        let mut samples = sample(&metric, base, precision, &options, progress)?;
+        samples.solver = metric.solver_report();
+        Ok(samples)
+    };
+    let samples = match metric {
+        MetricName::Euclidean => sample(&metric::euclidean(base.len()), base, precision, &options, progress)?,
+        MetricName::Fisher => sum_over_data(SumOverData::Fisher)?,
+        MetricName::EmpiricalFisher => sum_over_data(SumOverData::EmpiricalFisher)?,
+        MetricName::Monge => {
+            let target = laplace.target(metric.needs())?;
+            sample(&metric::monge(&target), base, precision, &options, progress)?
+        }
+        MetricName::MongeLog => {
+            let target = laplace.target(metric.needs())?;
+            let logarithm = GaussianLogarithm::new(precision)?;
+            sample_monge_log(&metric::monge(&target), &logarithm, base, precision, &options, progress)?
+        }
+    };
+    Ok(Samples { metric: Some(metric), ..samples })
+}
+
+/// The geodesics from θ̂ with the given velocities, one per row.
+pub fn exponential_map(
+    laplace: &Laplace,
+    metric: MetricName,
+    velocities: ArrayView2<'_, f64>,
+    options: GeodesicOptions,
+    progress: &dyn Progress,
+) -> Result<Samples> {
+    let (base, options) = (laplace.parameters(), for_network(laplace, options));
+    let ends = with_metric(laplace, metric, |metric| exponentials(metric, base, velocities, options, progress))?;
+    Ok(Samples { metric: Some(metric), ..ends })
+}
+
+/// The velocities that lead from θ̂ to the given points, one per row.
+pub fn logarithmic_map(
+    laplace: &Laplace,
+    metric: MetricName,
+    points: ArrayView2<'_, f64>,
+    options: LogarithmOptions,
+    progress: &dyn Progress,
+) -> Result<Vec<Logarithm>> {
+    let base = laplace.parameters();
+    with_metric(laplace, metric, |metric| logarithms(metric, base, points, options, progress))
+}
+
+/// Calls `work` with the metric of that name.
+fn with_metric<T>(laplace: &Laplace, name: MetricName, work: impl FnOnce(&dyn Metric) -> Result<T>) -> Result<T> {
+    let target = || laplace.target(name.needs());
+    match name {
+        MetricName::Euclidean => work(&metric::euclidean(laplace.parameters().len())),
+        MetricName::Fisher => work(&metric::fisher(&target()?)),
+        MetricName::Monge => work(&metric::monge(&target()?)),
+        MetricName::EmpiricalFisher => work(&metric::empirical_fisher(&target()?)),
+        MetricName::MongeLog => {
+            let metrics = names_where(MetricName::has_maps);
+            Err(Error::Unsupported(Unsupported::NoMaps { metric: name, metrics }))
         }
     }
+}
 
-    /// The geodesics from θ̂ with the given velocities, one a row.
-    pub fn exponential_map(
-        &self,
-        metric: MetricName,
-        velocities: ArrayView2<'_, f64>,
-        options: GeodesicOptions,
-        progress: &(dyn Fn() + Sync),
-    ) -> Result<Samples> {
-        let options = self.for_network(options);
-        let base = self.network().parameters();
-        self.with_metric(metric, |metric| exponentials(metric, base, velocities, options, progress))
+/// Checks that the metric can be evaluated as asked.
+fn check_options(metric: MetricName, how: &MetricOptions) -> Result<()> {
+    let what = match (how.solver, how.batch) {
+        (MetricSolver::MatrixFree(_), _) => "the matrix-free solver",
+        (MetricSolver::Exact, Some(_)) => "a part of the data",
+        (MetricSolver::Exact, None) => return Ok(()),
+    };
+    if metric.is_sum_over_data() {
+        return Ok(());
     }
+    let metrics = names_where(MetricName::is_sum_over_data);
+    Err(Error::Unsupported(Unsupported::MetricOption { what, metrics, metric }))
+}
 
-    /// The velocities that lead from θ̂ to the given points, one a row.
-    pub fn logarithmic_map(
-        &self,
-        metric: MetricName,
-        points: ArrayView2<'_, f64>,
-        options: LogarithmOptions,
-        progress: &(dyn Fn() + Sync),
-    ) -> Result<Vec<Logarithm>> {
-        let base = self.network().parameters();
-        self.with_metric(metric, |metric| logarithms(metric, base, points, options, progress))
+/// Where tightening the tolerance cannot help, it is not tried.
+fn for_network(laplace: &Laplace, options: GeodesicOptions) -> GeodesicOptions {
+    match options.accuracy {
+        Accuracy::Drift { target, .. } if laplace.model().has_kinks() => {
+            GeodesicOptions { accuracy: Accuracy::Drift { target, attempts: 1 }, ..options }
+        }
+        Accuracy::Drift { .. } | Accuracy::Tolerances { .. } => options,
     }
 }

@@ -1,13 +1,13 @@
 //! Samples whose metric comes from a part of the data, the same for all or another for each.
 
-use super::exponential::ExponentialMap;
-use super::posterior::{MetricName, MetricSolver};
-use super::sampler::{SamplerOptions, Samples, check_memory, follow, for_each_index, sample};
-use crate::error::{Result, check_size};
-use crate::laplace::Precision;
-use crate::map::{DifferentiableMap, MlpMap};
-use crate::metric::{self, Batch, Evaluator, MatrixFreeOptions, Metric, SolverReport, Subsampled};
-use crate::random::stream;
+use super::posterior::MetricSolver;
+use super::sampler::{SamplerOptions, exponential_map, follow, for_each_index, reserve_memory, sample};
+use super::samples::Samples;
+use crate::error::{Error, Result, check_size};
+use crate::laplace::{MatrixFreeOptions, Precision, SolverReport};
+use crate::metric::{self, Batch, Metric, MetricEvaluator, Pullback, Subsampled};
+use crate::progress::Progress;
+use crate::random::{Purpose, stream};
 use crate::target::Target;
 
 /// The batch of data points that a metric is made of.
@@ -35,15 +35,25 @@ impl BatchReport {
     }
 }
 
-/// The batch of one sample. Velocities take the streams from the first on, batches from the last on.
-fn draw_batch(total: usize, size: usize, seed: u64, index: usize) -> Result<Batch> {
-    Batch::draw(total, size, &mut stream(seed, u64::MAX - index as u64))
+/// A metric that is a sum over data points.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SumOverData {
+    Fisher,
+    EmpiricalFisher,
 }
+
+/// The batch of one sample.
+fn draw_batch(total: usize, size: usize, seed: u64, index: usize) -> Result<Batch> {
+    Batch::draw(total, size, &mut stream(seed, Purpose::MetricBatch, index as u64))
+}
+
+/// What one thread compares speeds with.
+type Speeds = Box<dyn MetricEvaluator>;
 
 /// What all samples share.
 pub(super) struct Subsampling<'a> {
-    pub target: &'a Target<MlpMap>,
-    pub name: MetricName,
+    pub target: &'a Target,
+    pub name: SumOverData,
     pub batch: MetricBatch,
     pub solver: MetricSolver,
     pub base: &'a [f64],
@@ -52,28 +62,25 @@ pub(super) struct Subsampling<'a> {
 
 impl Subsampling<'_> {
     /// Draws the samples, and compares the metric of each with that of all data.
-    pub(super) fn sample(&self, options: &SamplerOptions, progress: &(dyn Fn() + Sync)) -> Result<Samples> {
+    pub(super) fn sample(&self, options: &SamplerOptions, progress: &dyn Progress) -> Result<Samples> {
         let MetricBatch { size, redraw } = self.batch;
         let first = self.part(options.seed, 0)?;
         // Only speeds are asked of the metric of all data: without a matrix, and without a preconditioner.
         let all = MatrixFreeOptions { max_rank: 0, ..Default::default() };
         let speeds = of_all_data(self.target, self.name, MetricSolver::MatrixFree(all), self.base, 1)?;
         let (mut samples, residuals) = if redraw {
-            self.redrawn(&*speeds, options, progress)?
+            self.redrawn(&speeds, options, progress)?
         } else {
-            let workers = rayon::current_num_threads().min(options.samples);
-            let metric = self.metric(&first, self.solver, workers)?;
-            let mut samples = sample(&*metric, self.base, self.precision, options, progress)?;
+            let metric = self.metric(&first, self.solver, options.workers())?;
+            let mut samples = sample(&metric, self.base, self.precision, options, progress)?;
             samples.solver = metric.solver_report();
-            let prepare = || (speeds.evaluator(), metric.evaluator(), self.precision.worker());
-            let compare = |(whole, part, worker): &mut (Box<dyn Evaluator + Send>, Box<dyn Evaluator + Send>, _),
-                           index| {
-                let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
+            let prepare = || Ok((speeds.evaluator(), metric.evaluator()));
+            let compare = |(whole, part): &mut (Speeds, Speeds), index| {
                 let mut velocity = vec![0.0; self.base.len()];
-                worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+                self.precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
                 Ok(self.residual(&mut **whole, &mut **part, &velocity))
             };
-            (samples, for_each_index(options.samples, prepare, compare)?)
+            (samples, for_each_index(options.range.clone(), prepare, compare)?)
         };
         samples.batch = Some(BatchReport { batch: MetricBatch { size, redraw }, residuals });
         Ok(samples)
@@ -84,24 +91,28 @@ impl Subsampling<'_> {
         &self,
         whole: &dyn Metric,
         options: &SamplerOptions,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<(Samples, Vec<f64>)> {
-        check_memory(options.samples, self.base.len())?;
+        options.validate()?;
+        let _reservation = reserve_memory(options.range.len(), self.base.len())?;
         check_size("number of parameters of the precision", self.base.len(), self.precision.n_params())?;
-        let workers = rayon::current_num_threads().min(options.samples);
-        let draw = |(evaluator, worker): &mut (Box<dyn Evaluator + Send>, _), index: usize| {
-            let worker: &mut Box<dyn crate::laplace::PrecisionWorker + Send> = worker;
+        let workers = options.workers();
+        let prepare = || Ok(whole.evaluator());
+        let draw = |evaluator: &mut Speeds, index: usize| {
+            if progress.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
             let mut velocity = vec![0.0; self.base.len()];
-            worker.sample(&mut stream(options.seed, index as u64), &mut velocity);
+            self.precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
             let part = self.part(options.seed, index)?;
             let metric = self.metric(&part, self.solver, workers)?;
-            let mut exponential = ExponentialMap::new(&*metric, options.geodesic);
+            let mut exponential = exponential_map(&metric, options.geodesic, progress)?;
             let geodesic = follow(&mut exponential, self.base, &velocity)?;
             let residual = self.residual(&mut **evaluator, &mut *metric.evaluator(), &velocity);
-            progress();
+            progress.advance();
             Ok((geodesic, residual, metric.solver_report()))
         };
-        let drawn = for_each_index(options.samples, || (whole.evaluator(), self.precision.worker()), draw)?;
+        let drawn = for_each_index(options.range.clone(), prepare, draw)?;
         let (mut geodesics, mut residuals, mut solver) = (Vec::new(), Vec::new(), None);
         for (geodesic, residual, report) in drawn {
             geodesics.push(geodesic);
@@ -110,43 +121,43 @@ impl Subsampling<'_> {
                 solver.get_or_insert_with(SolverReport::default).merge(&report);
             }
         }
-        let mut samples = Samples::collect(geodesics, self.base.len());
+        let mut samples = Samples::collect(geodesics, self.base.len()).drawn(options.seed, options.range.clone());
         samples.solver = solver;
         Ok((samples, residuals))
     }
 
     fn points(&self) -> usize {
-        self.target.map.n_points()
+        self.target.map().n_points()
     }
 
     fn part(&self, seed: u64, index: usize) -> Result<Subsampled> {
         Subsampled::new(self.target, &draw_batch(self.points(), self.batch.size, seed, index)?)
     }
 
-    fn metric<'b>(&self, part: &'b Subsampled, solver: MetricSolver, workers: usize) -> Result<Box<dyn Metric + 'b>> {
+    fn metric(&self, part: &Subsampled, solver: MetricSolver, workers: usize) -> Result<Pullback> {
         Ok(match self.name {
-            MetricName::EmpiricalFisher => Box::new(solver.apply(part.empirical_fisher(), self.base, workers)?),
-            _ => Box::new(solver.apply(part.fisher(), self.base, workers)?),
+            SumOverData::EmpiricalFisher => solver.apply(part.empirical_fisher(), self.base, workers)?,
+            SumOverData::Fisher => solver.apply(part.fisher(), self.base, workers)?,
         })
     }
 
     /// |vᵀG_Bv − vᵀGv| / vᵀGv.
-    fn residual(&self, whole: &mut dyn Evaluator, part: &mut dyn Evaluator, velocity: &[f64]) -> f64 {
+    fn residual(&self, whole: &mut dyn MetricEvaluator, part: &mut dyn MetricEvaluator, velocity: &[f64]) -> f64 {
         let speed = whole.squared_speed(self.base, velocity);
         (part.squared_speed(self.base, velocity) - speed).abs() / speed
     }
 }
 
 /// The metric of all data: empirical Fisher, or Fisher.
-pub(super) fn of_all_data<'a>(
-    target: &'a Target<MlpMap>,
-    name: MetricName,
+pub(super) fn of_all_data(
+    target: &Target,
+    name: SumOverData,
     solver: MetricSolver,
     base: &[f64],
     workers: usize,
-) -> Result<Box<dyn Metric + 'a>> {
+) -> Result<Pullback> {
     Ok(match name {
-        MetricName::EmpiricalFisher => Box::new(solver.apply(metric::empirical_fisher(target), base, workers)?),
-        _ => Box::new(solver.apply(metric::fisher(target), base, workers)?),
+        SumOverData::EmpiricalFisher => solver.apply(metric::empirical_fisher(target), base, workers)?,
+        SumOverData::Fisher => solver.apply(metric::fisher(target), base, workers)?,
     })
 }

@@ -1,182 +1,198 @@
-//! A posterior in one self-contained safetensors file: weights, hyperparameters, and the training data (from which the
-//! curvature is rebuilt exactly) or, without them, the curvature itself.
+//! A posterior in one self-contained safetensors file, second version: the model's weights, hyperparameters, the factored
+//! precision, and the training data or, without them, the raw curvature sums. Loading reads and checks; it never refits.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use faer::Mat;
 use ndarray::Array2;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use super::curvature::Curvature;
-use super::{Fit, FitOptions, Laplace, SolverChoice};
-use crate::data::Dataset;
-use crate::error::{Error, Result};
+use super::fit::{Fit, Laplace, PriorValues};
+use super::problem::Problem;
+use super::structure::{SavedTensor, SavedTensors, Structure};
+use crate::data::{Dataset, Schema};
+use crate::error::{Error, Result, Unsupported, check_size};
 use crate::likelihood::Family;
-use crate::linalg::mirror_lower;
-use crate::network::{Architecture, Network};
-use crate::prior::PriorPrecision;
+use crate::map::Model;
+use crate::memory;
+use crate::network::Network;
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
 /// What the `format` entry of the metadata says.
 const FORMAT: &str = "riemannian-laplace posterior";
-/// The version written; every version up to it is read.
-const VERSION: u32 = 1;
+/// The version written and read.
+const VERSION: u32 = 2;
 
-/// What a saved posterior holds beside weights and hyperparameters.
+/// What a saved posterior holds beside weights, hyperparameters and the factored precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Contents {
     /// The training data: the file can do everything, Riemannian metrics included.
     #[default]
     TrainingData,
-    /// The D × D curvature instead of the data, for posteriors that must not carry them: predictions and Euclidean
-    /// samples only.
+    /// The raw curvature sums instead of the data, for posteriors that must not carry them: predictions, Euclidean samples
+    /// and other hyperparameters.
     Curvature,
+}
+
+/// The goodness of fit as the metadata have it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FitRecord {
+    SquaredErrors(Vec<f64>),
+    LogLikelihood(f64),
 }
 
 impl Laplace {
     /// Writes the posterior; the file appears whole or not at all.
     pub fn save(&self, path: &Path, contents: Contents) -> Result<()> {
         let json = |key: &'static str, value: serde_json::Result<String>| {
-            value.map_err(|error| Error::Metadata { path: path.to_path_buf(), key, problem: error.to_string() })
+            value.map_err(|error| metadata_error(path, key, error.to_string()))
         };
-        let metadata = HashMap::from([
-            ("format".to_string(), FORMAT.to_string()),
-            ("version".to_string(), VERSION.to_string()),
-            ("fingerprint".to_string(), self.network.fingerprint()),
-            ("architecture".to_string(), json("architecture", serde_json::to_string(self.network.architecture()))?),
-            ("likelihood".to_string(), json("likelihood", serde_json::to_string(&self.family))?),
-            ("prior".to_string(), json("prior", serde_json::to_string(&self.prior))?),
-            ("solver".to_string(), self.precision().solver().to_string()),
-            ("n_data".to_string(), self.n_data.to_string()),
-        ]);
-        let theta = self.network.parameters();
+        let model = self.model();
+        let record = model.record().ok_or_else(|| Error::NotSavable { model: model.description() })?;
+        let fit = match self.goodness() {
+            Fit::SquaredErrors(errors) => FitRecord::SquaredErrors(errors.clone()),
+            Fit::LogLikelihood(value) => FitRecord::LogLikelihood(*value),
+        };
+        let mut metadata: BTreeMap<String, String> = [
+            ("format", FORMAT.to_string()),
+            ("version", VERSION.to_string()),
+            ("model", record),
+            ("likelihood", json("likelihood", serde_json::to_string(self.family()))?),
+            ("prior", json("prior", serde_json::to_string(self.prior().values()))?),
+            ("structure", self.precision().structure().solver().to_string()),
+            ("n_data", self.n_data().to_string()),
+            ("fit", json("fit", serde_json::to_string(&fit))?),
+            ("schema", json("schema", serde_json::to_string(self.schema()))?),
+        ]
+        .map(|(key, value)| (key.to_string(), value))
+        .into();
+        let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
+        let (inputs, targets);
+        let theta = self.parameters();
         let mut entries = vec![("theta", vec![theta.len()], Values::Real(theta))];
-        let (inputs, targets, curvatures);
-        let (log_likelihood, errors);
-        let names: Vec<String> =
-            (0..self.network.architecture().n_outputs()).map(|p| format!("curvature.{p}")).collect();
-        match (contents, &self.data, &self.curvature) {
-            (Contents::TrainingData, Some(data), _) => {
+        match (contents, self.data()) {
+            (Contents::TrainingData, Some(data)) => {
                 inputs = data.inputs().iter().copied().collect::<Vec<f64>>();
                 targets = data.targets().iter().copied().collect::<Vec<f64>>();
                 entries.push(("inputs", vec![data.len(), data.inputs().ncols()], Values::Real(&inputs)));
                 entries.push(("targets", vec![data.len(), data.targets().ncols()], Values::Real(&targets)));
             }
-            (_, _, Curvature::Weight(parts)) => {
-                curvatures = parts.iter().map(flatten).collect::<Vec<_>>();
-                for (name, values) in names.iter().zip(&curvatures) {
-                    entries.push((name.as_str(), vec![theta.len(), theta.len()], Values::Real(values)));
-                }
-                match &self.fit {
-                    Fit::SquaredErrors(values) => {
-                        errors = values.clone();
-                        entries.push(("squared_errors", vec![errors.len()], Values::Real(&errors)));
-                    }
-                    Fit::LogLikelihood(value) => {
-                        log_likelihood = [*value];
-                        entries.push(("log_likelihood", vec![1], Values::Real(&log_likelihood)));
-                    }
-                }
-            }
-            (_, _, Curvature::Function(_)) => {
-                return Err(Error::Setting {
-                    name: "the solver",
-                    value: "function-space".to_string(),
-                    requirement: "weight-space when the posterior is saved without its training data",
-                });
+            (Contents::TrainingData, None) | (Contents::Curvature, _) => {
+                let sums = self.curvature()?.save();
+                let solver = self.precision().structure().solver();
+                let sums = sums.ok_or(Error::Unsupported(Unsupported::SaveWithoutData(solver)))?;
+                saved.extend(prefixed("sums.", sums));
             }
         }
+        for tensor in &saved {
+            entries.push((tensor.name.as_str(), tensor.shape.clone(), Values::Real(&tensor.values)));
+        }
+        metadata.insert("fingerprint".to_string(), tensors::fingerprint(&entries, &metadata));
         tensors::write(path, &entries, metadata)
     }
 
-    /// Reads a posterior. The curvature is rebuilt from the training data, or taken from the file.
+    /// Reads a posterior.
     pub fn load(path: &Path) -> Result<Self> {
         let mut file = TensorFile::read(path)?;
         check_format(path, &file)?;
-        let architecture: Architecture = from_json(path, &file, "architecture")?;
-        let family: Family = from_json(path, &file, "likelihood")?;
-        let prior: PriorPrecision = from_json(path, &file, "prior")?;
-        if prior.values().is_empty() {
-            return Err(metadata_error(path, "prior", "holds no values".to_string()));
-        }
-        let theta = file.take(path, "theta")?;
-        let network = Network::new(architecture, theta.values)?;
         let stored = file.required(path, "fingerprint")?;
-        if stored != network.fingerprint() {
-            let found = network.fingerprint();
-            let problem =
-                format!("is {stored}, but that of the weights in the file is {found}: it was altered or damaged");
+        let found = file.fingerprint().to_string();
+        if stored != found {
+            let problem = format!("is {stored}, but that of the file's content is {found}: it was altered or damaged");
             return Err(metadata_error(path, "fingerprint", problem));
         }
-        let prior = match prior.values() {
-            [value] => PriorPrecision::scalar(*value, &network.architecture().layer_params()),
-            values => PriorPrecision::per_group(values.to_vec(), &network.architecture().layer_params()),
-        };
+        let family: Family = from_json(path, &file, "likelihood")?;
+        let values: Vec<f64> = from_json(path, &file, "prior")?;
+        let fit: FitRecord = from_json(path, &file, "fit")?;
+        let schema: Schema = from_json(path, &file, "schema")?;
+        let record = file.required(path, "model")?.to_string();
+        let theta = file.take(path, "theta")?;
+        let network = Network::from_record(&record, theta.values)
+            .map_err(|error| metadata_error(path, "model", format!("cannot be used: {error}")))?;
+        let model: Arc<dyn Model> = Arc::new(network);
+        family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
+        let prior = PriorValues::from(values).over(&model.group_sizes());
         let prior = prior.map_err(|error| metadata_error(path, "prior", format!("cannot be used: {error}")))?;
-        if !file.tensors.contains_key("inputs") {
-            return Self::from_curvature(path, file, network, family, prior);
-        }
-        let inputs = matrix(path, "inputs", file.take(path, "inputs")?)?;
-        let targets = matrix(path, "targets", file.take(path, "targets")?)?;
-        let solver = match file.required(path, "solver")? {
-            "weight-space" => SolverChoice::WeightSpace,
-            "function-space" => SolverChoice::FunctionSpace,
-            other => return Err(metadata_error(path, "solver", format!("is `{other}`, which is not known"))),
-        };
-        let options = FitOptions { prior_precision: prior.values().to_vec(), solver };
-        Laplace::fit(network, Dataset::new(inputs, targets)?, family, &options)
-    }
-
-    /// Reads a posterior and checks that it was fitted to this network.
-    pub fn load_for(path: &Path, network: &Network) -> Result<Self> {
-        let posterior = Self::load(path)?;
-        let (expected, found) = (posterior.network.fingerprint(), network.fingerprint());
-        if expected == found { Ok(posterior) } else { Err(Error::Fingerprint { expected, found }) }
-    }
-
-    fn from_curvature(
-        path: &Path,
-        mut file: TensorFile,
-        network: Network,
-        family: Family,
-        prior: PriorPrecision,
-    ) -> Result<Self> {
-        let (size, n_outputs) = (network.parameters().len(), network.architecture().n_outputs());
-        family.likelihood().check_outputs(n_outputs).map_err(Error::Outputs)?;
-        // One matrix for all outputs; or one for each, which serve a common σ as well.
-        let split = super::curvature::sigmas(&family).len() > 1 || file.tensors.contains_key("curvature.1");
-        let mut parts = Vec::new();
-        for part in 0..if split { n_outputs } else { 1 } {
-            let name = format!("curvature.{part}");
-            let tensor = file.take_rows(path, &name, size, "one row and column a parameter")?;
-            if tensor.shape[0] != size {
-                let expected = format!("expected [{size}, {size}]");
-                return Err(Error::TensorShape {
-                    path: path.to_path_buf(),
-                    tensor: name,
-                    found: tensor.shape,
-                    expected,
-                });
+        let structure = file.required(path, "structure")?;
+        let structure = Structure::of_solver(structure)
+            .ok_or_else(|| metadata_error(path, "structure", format!("is `{structure}`, which is not known")))?;
+        let fit = match (fit, family.sigma()) {
+            (FitRecord::SquaredErrors(errors), Some(_)) => {
+                check_size("number of squared errors", model.n_outputs(), errors.len())?;
+                Fit::SquaredErrors(errors)
             }
-            parts.push(Mat::from_fn(size, size, |i, j| tensor.values[i * size + j]));
-        }
-        let fit = match family {
-            Family::Gaussian(_) => {
-                let errors = file.take(path, "squared_errors")?;
-                crate::error::check_size("number of squared errors", n_outputs, errors.values.len())?;
-                Fit::SquaredErrors(errors.values)
+            (FitRecord::LogLikelihood(value), None) => Fit::LogLikelihood(value),
+            (FitRecord::SquaredErrors(_), None) | (FitRecord::LogLikelihood(_), Some(_)) => {
+                return Err(metadata_error(path, "fit", "does not belong to the likelihood".to_string()));
             }
-            _ => Fit::LogLikelihood(file.take(path, "log_likelihood")?.values.iter().sum()),
         };
         let n_data = file.required(path, "n_data")?;
         let n_data = match n_data.parse() {
             Ok(count) if count > 0 => count,
             _ => return Err(metadata_error(path, "n_data", format!("is `{n_data}`, not a number of data points"))),
         };
-        let curvature = Curvature::Weight(parts);
-        let posterior = curvature.posterior(&network, &family, &prior)?;
-        Ok(Self { network, data: None, n_data, family, prior, fit, curvature, posterior })
+        let data = if file.tensors.contains_key("inputs") {
+            let inputs = matrix(path, "inputs", file.take(path, "inputs")?)?;
+            let targets = matrix(path, "targets", file.take(path, "targets")?)?;
+            check_size("number of rows of `inputs`", n_data, inputs.nrows())?;
+            check_size("number of columns of `inputs`", model.n_inputs(), inputs.ncols())?;
+            let data = Dataset::new(inputs, targets)?.with_schema(schema.clone())?;
+            data.check_targets(family.likelihood(), model.n_outputs())?;
+            Some(Arc::new(data))
+        } else {
+            check_size("number of input names", model.n_inputs(), schema.inputs().len())?;
+            None
+        };
+        let inputs = data.as_ref().map(|data| Arc::new(data.inputs().clone()));
+        let problem = Problem { model, family, n_data, inputs };
+        let needed = structure.loaded_numbers(&problem);
+        let advice = format!("a limit of {} would fit it", memory::gigabytes(needed * 8e-9));
+        memory::check(&format!("the {structure} posterior in {}", path.display()), needed, advice)?;
+        let mut sums = Part { path, prefix: "sums.", file: &mut file };
+        let curvature = if data.is_none() { Some(structure.load_sums(&problem, &mut sums)?) } else { None };
+        let mut factor = Part { path, prefix: "factor.", file: &mut file };
+        let precision = structure.load(&problem, &prior, &mut factor)?;
+        Ok(Laplace::from_parts(problem, (data, schema), prior, fit, curvature, precision))
+    }
+
+    /// Reads a posterior and checks that it was fitted to this model.
+    pub fn load_for(path: &Path, model: &dyn Model) -> Result<Self> {
+        let posterior = Self::load(path)?;
+        let same = posterior.parameters() == model.parameters() && posterior.model().record() == model.record();
+        if same {
+            return Ok(posterior);
+        }
+        Err(Error::OtherModel { expected: posterior.model().description(), found: model.description() })
+    }
+}
+
+fn prefixed(prefix: &str, tensors: Vec<SavedTensor>) -> Vec<SavedTensor> {
+    tensors.into_iter().map(|tensor| SavedTensor { name: format!("{prefix}{}", tensor.name), ..tensor }).collect()
+}
+
+/// The tensors of a file whose names begin alike.
+struct Part<'a> {
+    path: &'a Path,
+    prefix: &'static str,
+    file: &'a mut TensorFile,
+}
+
+impl SavedTensors for Part<'_> {
+    fn take(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
+        let name = format!("{}{name}", self.prefix);
+        let tensor = self.file.take(self.path, &name)?;
+        if tensor.shape == shape {
+            return Ok(tensor.values);
+        }
+        let expected = format!("expected {shape:?}");
+        Err(Error::TensorShape { path: self.path.to_path_buf(), tensor: name, found: tensor.shape, expected })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.file.tensors.contains_key(&format!("{}{name}", self.prefix))
     }
 }
 
@@ -195,8 +211,12 @@ fn check_format(path: &Path, file: &TensorFile) -> Result<()> {
     }
     let version = file.required(path, "version")?;
     match version.parse::<u32>() {
-        Ok(number) if (1..=VERSION).contains(&number) => Ok(()),
-        _ => Err(metadata_error(path, "version", format!("is {version}; this program reads up to {VERSION}"))),
+        Ok(VERSION) => Ok(()),
+        Ok(1) => {
+            let problem = "is 1, written by an earlier release without the factored precision; fit the model again";
+            Err(metadata_error(path, "version", problem.to_string()))
+        }
+        _ => Err(metadata_error(path, "version", format!("is {version}; this release reads version {VERSION}"))),
     }
 }
 
@@ -205,19 +225,12 @@ fn from_json<T: DeserializeOwned>(path: &Path, file: &TensorFile, key: &'static 
     serde_json::from_str(text).map_err(|error| metadata_error(path, key, format!("cannot be read: {error}")))
 }
 
-/// A symmetric matrix, row by row, from its lower triangle.
-fn flatten(matrix: &Mat<f64>) -> Vec<f64> {
-    let mut full = matrix.clone();
-    mirror_lower(&mut full);
-    full.col_iter().flat_map(|column| column.iter().copied().collect::<Vec<f64>>()).collect()
-}
-
 fn matrix(path: &Path, name: &str, tensor: Tensor) -> Result<Array2<f64>> {
     let shape_error = |found: Vec<usize>| Error::TensorShape {
         path: path.to_path_buf(),
         tensor: name.to_string(),
         found,
-        expected: "expected one row a data point".to_string(),
+        expected: "expected one row for each data point".to_string(),
     };
     match tensor.shape[..] {
         [rows, columns] => {

@@ -1,42 +1,71 @@
-//! Fitting: choose a solver by size, check the memory it needs, build the curvature and factor the posterior.
+//! Fitting: choose a structure, check the memory it needs, accumulate the curvature over the data and factor it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use ndarray::Array2;
-use rayon::prelude::*;
+use ndarray::{Array2, ArrayView2, Axis};
 
-use super::curvature::{self, Curvature, Posterior};
-use super::precision::Precision;
-use crate::data::Dataset;
+use super::problem::{BatchRows, Problem, sigmas};
+use super::structure::{Curvature, Precision, Structure};
+use crate::data::{Batches, Dataset, Schema, row_blocks};
 use crate::error::{Error, Result, check_size};
-use crate::evidence::{self, EvidenceOptimum, EvidenceOptions, Hyperparameters};
 use crate::likelihood::Family;
-use crate::map::MlpMap;
+use crate::map::Model;
 use crate::memory;
-use crate::network::Network;
 use crate::prior::{Prior, PriorPrecision};
-use crate::random::stream;
 use crate::target::Target;
 
-/// Which of the two exact solvers to use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SolverChoice {
-    /// The one with the smaller matrix: weight space when D ≤ N·P.
-    #[default]
-    Auto,
-    /// A D × D matrix.
-    WeightSpace,
-    /// An N·P × N·P matrix.
-    FunctionSpace,
+/// Numbers in the rows of one batch of data points.
+const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
+
+/// Prior precisions: one for all parameters, or one for each group of them (a network's layers).
+#[derive(Debug, Clone, PartialEq)]
+pub enum PriorValues {
+    /// The same for every parameter.
+    Shared(f64),
+    /// One for each group.
+    PerGroup(Vec<f64>),
+}
+
+impl Default for PriorValues {
+    /// 1 for every parameter.
+    fn default() -> Self {
+        PriorValues::Shared(1.0)
+    }
+}
+
+impl From<f64> for PriorValues {
+    fn from(value: f64) -> Self {
+        PriorValues::Shared(value)
+    }
+}
+
+impl From<Vec<f64>> for PriorValues {
+    /// A list of one is shared.
+    fn from(values: Vec<f64>) -> Self {
+        match values[..] {
+            [value] => PriorValues::Shared(value),
+            _ => PriorValues::PerGroup(values),
+        }
+    }
+}
+
+impl PriorValues {
+    /// A over groups of these sizes.
+    pub fn over(&self, groups: &[usize]) -> Result<PriorPrecision> {
+        match self {
+            PriorValues::Shared(value) => PriorPrecision::scalar(*value, groups),
+            PriorValues::PerGroup(values) => PriorPrecision::per_group(values.clone(), groups),
+        }
+    }
 }
 
 /// Settings of [`Laplace::fit`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FitOptions {
-    /// The prior precision: empty for 1, one value for all parameters, or one for each layer.
-    pub prior_precision: Vec<f64>,
-    /// Which solver to use.
-    pub solver: SolverChoice,
+    /// The prior precision (default: 1 for every parameter).
+    pub prior_precision: PriorValues,
+    /// The structure of the posterior precision (default: exact).
+    pub structure: Structure,
 }
 
 /// What the log likelihood at θ̂ depends on.
@@ -48,14 +77,14 @@ pub(crate) enum Fit {
     LogLikelihood(f64),
 }
 
-/// A trained network with its Laplace posterior.
+/// A trained model with its Laplace posterior. Shared among threads (`Send + Sync`), and cheap to clone.
 ///
 /// ```
 /// use ndarray::array;
-/// use riemannian_laplace::data::Dataset;
-/// use riemannian_laplace::laplace::{FitOptions, Laplace};
-/// use riemannian_laplace::likelihood::Family;
-/// use riemannian_laplace::network::{Activation, Architecture, Network};
+/// use riemannian_laplace::Dataset;
+/// use riemannian_laplace::{FitOptions, Laplace};
+/// use riemannian_laplace::Family;
+/// use riemannian_laplace::{Activation, Architecture, Network};
 ///
 /// let network = Network::new(Architecture::new(&[1, 1], Activation::Identity)?, vec![2.0, 1.0])?;
 /// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.1], [2.9], [5.0]])?;
@@ -65,93 +94,116 @@ pub(crate) enum Fit {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Laplace {
-    pub(crate) network: Network,
-    pub(crate) data: Option<Dataset>,
-    pub(crate) n_data: usize,
-    pub(crate) family: Family,
-    pub(crate) prior: PriorPrecision,
-    pub(crate) fit: Fit,
-    pub(crate) curvature: Curvature,
-    pub(crate) posterior: Posterior,
+    problem: Problem,
+    data: Option<Arc<Dataset>>,
+    schema: Schema,
+    prior: PriorPrecision,
+    fit: Fit,
+    structure: Structure,
+    /// The sums over the data: from the fit or the file, or made again from the data when first asked for.
+    curvature: OnceLock<Arc<dyn Curvature>>,
+    precision: Arc<dyn Precision>,
 }
 
 impl Laplace {
-    /// Fits the posterior around the network's parameters.
-    pub fn fit(network: Network, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
-        let architecture = network.architecture();
-        check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
-        data.check_targets(family.likelihood(), architecture.n_outputs())?;
-        let groups = architecture.layer_params();
-        let prior = match options.prior_precision.as_slice() {
-            [] => PriorPrecision::scalar(1.0, &groups)?,
-            [value] => PriorPrecision::scalar(*value, &groups)?,
-            values => PriorPrecision::per_group(values.to_vec(), &groups)?,
-        };
-        let weight_space = choose(&network, &data, &family, options.solver)?;
-        let fit = Fit::measure(&network, &data, &family)?;
-        let curvature = if weight_space {
-            Curvature::weight_space(&network, &data, &family)?
-        } else {
-            Curvature::function_space(&network, &data)?
-        };
-        let posterior = curvature.posterior(&network, &family, &prior)?;
-        let n_data = data.len();
-        Ok(Self { network, data: Some(data), n_data, family, prior, fit, curvature, posterior })
+    /// Fits the posterior around the model's parameters. The data are kept: the Riemannian metrics need them.
+    pub fn fit(model: impl Model + 'static, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
+        let data = Arc::new(data);
+        let mut laplace = Self::fit_batches(Arc::new(model), &*data, family, options)?;
+        laplace.problem.inputs = Some(Arc::new(data.inputs().clone()));
+        laplace.data = Some(data);
+        Ok(laplace)
     }
 
-    /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
-    pub fn optimize(&mut self, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
-        let optimum = evidence::optimize(self, options)?;
-        match (self.set_hyperparameters(&optimum.hyperparameters), optimum.at_bound.first()) {
-            (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
-            (outcome, _) => outcome.map(|()| optimum),
+    /// Fits the posterior to data that are read in batches and not kept.
+    pub fn fit_batches(
+        model: Arc<dyn Model>,
+        data: &dyn Batches,
+        family: Family,
+        options: &FitOptions,
+    ) -> Result<Self> {
+        family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
+        let prior = options.prior_precision.over(&model.group_sizes())?;
+        let problem = Problem { model, family, n_data: data.n_rows(), inputs: None };
+        let structure = choose(&problem, options.structure)?;
+        let (curvature, fit) = accumulate(&problem, structure, data)?;
+        let precision = curvature.factor(&prior, &problem.sigmas())?;
+        let curvature = OnceLock::from(Arc::from(curvature));
+        Ok(Self { problem, data: None, schema: data.schema().clone(), prior, fit, structure, curvature, precision })
+    }
+
+    /// Puts together what a file holds.
+    pub(super) fn from_parts(
+        problem: Problem,
+        (data, schema): (Option<Arc<Dataset>>, Schema),
+        prior: PriorPrecision,
+        fit: Fit,
+        curvature: Option<Box<dyn Curvature>>,
+        precision: Arc<dyn Precision>,
+    ) -> Self {
+        let structure = precision.structure();
+        let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
+        Self { problem, data, schema, prior, fit, structure, curvature, precision }
+    }
+
+    /// The sums over the data.
+    pub(crate) fn curvature(&self) -> Result<Arc<dyn Curvature>> {
+        if let Some(curvature) = self.curvature.get() {
+            return Ok(curvature.clone());
         }
+        let data = self.data.as_deref().ok_or(Error::NoTrainingData { what: "other hyperparameters" })?;
+        let (curvature, _) = accumulate(&self.problem, self.structure, data)?;
+        Ok(self.curvature.get_or_init(|| Arc::from(curvature)).clone())
     }
 
     /// Replaces prior precision and σ, keeping the curvature (which is computed again only when one σ becomes several).
-    pub fn set_hyperparameters(&mut self, hyperparameters: &Hyperparameters) -> Result<()> {
-        let groups = self.network.architecture().layer_params();
-        let prior = match hyperparameters.prior_precision.as_slice() {
-            [value] => PriorPrecision::scalar(*value, &groups)?,
-            values => PriorPrecision::per_group(values.to_vec(), &groups)?,
-        };
-        let family = match &self.family {
-            Family::Gaussian(_) => Family::gaussian_per_output(&hyperparameters.sigma)?,
+    pub fn set_hyperparameters(&mut self, prior_precision: &PriorValues, sigma: &[f64]) -> Result<()> {
+        let model = &self.problem.model;
+        let prior = prior_precision.over(&model.group_sizes())?;
+        let family = match &self.problem.family {
+            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
             other => other.clone(),
         };
-        family.likelihood().check_outputs(self.network.architecture().n_outputs()).map_err(Error::Outputs)?;
-        let (levels, parts) = (hyperparameters.sigma.len(), self.curvature.n_parts());
-        if family.sigma().is_some() && parts.is_some_and(|parts| parts < levels) {
-            let data = self.data.as_ref().ok_or_else(|| Error::Setting {
-                name: "sigma",
-                value: format!("{:?}", hyperparameters.sigma),
-                requirement: "a single value for a posterior that was saved without its training data",
-            })?;
-            self.curvature = Curvature::weight_space(&self.network, data, &family)?;
+        family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
+        let problem = Problem { family, ..self.problem.clone() };
+        let mut curvature = self.curvature()?;
+        if curvature.n_levels() < problem.sigmas().len() {
+            let data = self.data.as_deref().ok_or(Error::NoTrainingData { what: "a sigma for each output" })?;
+            curvature = Arc::from(accumulate(&problem, self.structure, data)?.0);
         }
-        self.posterior = self.curvature.posterior(&self.network, &family, &prior)?;
-        (self.prior, self.family) = (prior, family);
+        self.precision = curvature.factor(&prior, &problem.sigmas())?;
+        (self.prior, self.problem, self.curvature) = (prior, problem, OnceLock::from(curvature));
         Ok(())
     }
 
-    /// The network.
-    pub fn network(&self) -> &Network {
-        &self.network
+    /// The model, with its trained parameters θ̂.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.problem.model
+    }
+
+    /// θ̂.
+    pub fn parameters(&self) -> &[f64] {
+        self.problem.model.parameters()
     }
 
     /// The training data, when the posterior holds them.
     pub fn data(&self) -> Option<&Dataset> {
-        self.data.as_ref()
+        self.data.as_deref()
+    }
+
+    /// The names, classes and scaling of the data's columns.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// N, the number of training points.
     pub fn n_data(&self) -> usize {
-        self.n_data
+        self.problem.n_data
     }
 
-    /// The likelihood, with its σ.
+    /// The likelihood, with its σ in the units of the model.
     pub fn family(&self) -> &Family {
-        &self.family
+        &self.problem.family
     }
 
     /// The prior precision A.
@@ -160,77 +212,173 @@ impl Laplace {
     }
 
     /// The factored precision G.
-    pub fn precision(&self) -> &dyn Precision {
-        self.posterior.as_precision()
+    pub fn precision(&self) -> &Arc<dyn Precision> {
+        &self.precision
     }
 
-    /// Σₙ log p(yₙ | f(xₙ, θ̂)), with every constant.
+    /// The structure of the precision.
+    pub fn structure(&self) -> Structure {
+        self.structure
+    }
+
+    /// What the log likelihood depends on.
+    pub(crate) fn goodness(&self) -> &Fit {
+        &self.fit
+    }
+
+    /// Σₙ log p(yₙ | f(xₙ, θ̂)), with every constant, of the targets in the units of the data.
     pub fn log_likelihood(&self) -> f64 {
-        self.fit.log_likelihood(self.n_data, &curvature::sigmas(&self.family))
+        self.fit.log_likelihood(self.n_data(), &sigmas(self.family())) + self.log_density_shift()
+    }
+
+    /// What the scaling of the targets adds to the log likelihood.
+    pub(crate) fn log_density_shift(&self) -> f64 {
+        self.n_data() as f64 * self.schema.log_density_shift()
+    }
+
+    /// The noise σ in the units of the data: one value, or one for each output; `None` for families without.
+    pub fn sigma(&self) -> Option<Vec<f64>> {
+        self.family().sigma().map(|sigma| self.schema.restore_deviations(sigma))
     }
 
     /// log det G − log det A.
     pub fn log_det_ratio(&self) -> f64 {
-        self.precision().log_det_ratio()
+        self.precision.log_det_ratio()
     }
 
     /// The Laplace estimate of the log evidence, as laplace-torch defines it:
     /// log p(D | θ̂) − ½(log det G − log det A + θ̂ᵀAθ̂).
     pub fn log_marginal_likelihood(&self) -> f64 {
-        let scatter = self.prior.quadratic(self.network.parameters());
+        let scatter = self.prior.quadratic(self.parameters());
         self.log_likelihood() - 0.5 * (self.log_det_ratio() + scatter)
     }
 
     /// The number of directions in weight space that the data determine: D − tr(AG⁻¹).
     pub fn effective_parameters(&self) -> f64 {
-        self.precision().effective_parameters()
+        self.precision.effective_parameters()
     }
 
-    /// Draws θ ~ N(θ̂, G⁻¹), one a row. Draw i of a seed is the same on any number of threads.
-    pub fn sample(&self, samples: usize, seed: u64) -> Result<Array2<f64>> {
-        let size = self.network.parameters().len();
-        memory::check("the samples", (samples * size) as f64, "ask for fewer samples")?;
-        let mut draws = Array2::zeros((samples, size));
-        draws.as_slice_mut().unwrap_or_default().par_chunks_mut(size).enumerate().for_each_init(
-            || self.precision().worker(),
-            |worker, (index, draw)| {
-                worker.sample(&mut stream(seed, index as u64), draw);
-                for (value, centre) in draw.iter_mut().zip(self.network.parameters()) {
-                    *value += centre;
-                }
-            },
-        );
-        Ok(draws)
+    /// The posterior density that the approximation is of, as a target for metrics, samplers and optimisers; `what` is
+    /// what needs the training data, for the error where there are none.
+    pub fn target(&self, what: &'static str) -> Result<Target> {
+        let data = self.data.as_deref().ok_or(Error::NoTrainingData { what })?;
+        let map = self.problem.model.bind(data.inputs().view())?;
+        Target::new(map, self.family().shared(), data.targets().view(), Prior::gaussian(self.prior.clone()))
     }
 
-    /// The posterior density that the approximation is of, as a target for metrics, samplers and optimisers.
-    pub fn target(&self, metric: &'static str) -> Result<Target<MlpMap>> {
-        let data = self.data.as_ref().ok_or(Error::NoTrainingData { metric })?;
-        let map = MlpMap::new(self.network.architecture().clone(), data.inputs().view())?;
-        let likelihood: Arc<_> = self.family.shared();
-        Target::new(map, likelihood, data.targets().view(), Prior::gaussian(self.prior.clone()))
+    /// The model's raw outputs at θ̂, one row for each input (both in the units of the model).
+    pub fn outputs(&self, inputs: &Array2<f64>) -> Result<Array2<f64>> {
+        check_size("number of input columns", self.problem.model.n_inputs(), inputs.ncols())?;
+        let mut all = Array2::zeros((inputs.nrows(), self.problem.model.n_outputs()));
+        let rows = rows_at_once(&*self.problem.model, 0.0).min(inputs.nrows().max(1));
+        for (mut part, chunk) in all.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows)) {
+            part.assign(&outputs(&*self.problem.model, chunk)?);
+        }
+        match all.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            Some(((row, column), _)) => Err(Error::NotFinite { what: "the network's output", row, column }),
+            None => Ok(all),
+        }
     }
 }
 
+/// Data points whose rows and evaluator stay within the batch's numbers.
+fn rows_at_once(model: &dyn Model, dense: f64) -> usize {
+    let columns = model.n_outputs();
+    let numbers = model.numbers_per_point(columns) + dense * columns as f64;
+    ((BATCH_NUMBERS / numbers.max(1.0)) as usize).max(1)
+}
+
+/// The model's outputs at θ̂, one row for each input.
+fn outputs(model: &dyn Model, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+    let (points, p) = (inputs.nrows(), model.n_outputs());
+    let map = model.bind(inputs)?;
+    let mut unit_major = vec![0.0; points * p];
+    map.evaluate(1).outputs(model.parameters(), &mut unit_major);
+    Ok(Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n]))
+}
+
+/// Sums over all data: each row block on its own, then the blocks in their order.
+fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Result<(Box<dyn Curvature>, Fit)> {
+    let (model, likelihood) = (&problem.model, problem.family.likelihood());
+    let mut total: Option<(Box<dyn Curvature>, Fit)> = None;
+    for block in row_blocks(data.n_rows()) {
+        let mut curvature = structure.begin(problem)?;
+        let mut fit = Fit::none(&problem.family, model.n_outputs());
+        let rows = rows_at_once(&**model, curvature.numbers_per_point());
+        for batch in data.batches(block, rows)? {
+            let batch = batch?;
+            check_size("number of input columns", model.n_inputs(), batch.inputs.ncols())?;
+            check_size("number of target columns", likelihood.n_targets(model.n_outputs()), batch.targets.ncols())?;
+            fit.add(problem, batch.first_row, &outputs(&**model, batch.inputs.view())?, batch.targets.view())?;
+            curvature.accumulate(&BatchRows::new(problem, batch.inputs.view())?)?;
+        }
+        match &mut total {
+            None => total = Some((curvature, fit)),
+            Some((sum, whole)) => {
+                sum.merge(curvature)?;
+                whole.merge(&fit);
+            }
+        }
+    }
+    total.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })
+}
+
 impl Fit {
-    fn measure(network: &Network, data: &Dataset, family: &Family) -> Result<Self> {
-        let outputs = curvature::outputs(network, data.inputs())?;
-        if family.sigma().is_some() {
-            let squared = (&outputs - data.targets()).mapv(|error| error * error);
-            if let Some(((row, column), _)) = squared.indexed_iter().find(|(_, value)| !value.is_finite()) {
-                return Err(Error::NotFinite { what: "the squared error of the network's output", row, column });
-            }
-            return Ok(Fit::SquaredErrors(squared.sum_axis(ndarray::Axis(0)).to_vec()));
+    fn none(family: &Family, n_outputs: usize) -> Self {
+        match family.sigma() {
+            Some(_) => Fit::SquaredErrors(vec![0.0; n_outputs]),
+            None => Fit::LogLikelihood(0.0),
         }
-        let mut sum = 0.0;
-        for (row, (output, target)) in outputs.rows().into_iter().zip(data.targets().rows()).enumerate() {
-            let log_density = family.likelihood().log_density(&target.to_vec(), &output.to_vec());
-            if !log_density.is_finite() {
-                return Err(Error::NotFinite { what: "the log likelihood at the network's output", row, column: 0 });
+    }
+
+    /// Adds a batch whose first row has the given index.
+    fn add(
+        &mut self,
+        problem: &Problem,
+        first: usize,
+        outputs: &Array2<f64>,
+        targets: ArrayView2<'_, f64>,
+    ) -> Result<()> {
+        let likelihood = problem.family.likelihood();
+        let not_finite = |what, row: usize, column| Err(Error::NotFinite { what, row: first + row, column });
+        for (row, (output, target)) in outputs.rows().into_iter().zip(targets.rows()).enumerate() {
+            let (output, target) = (output.to_vec(), target.to_vec());
+            let valid = likelihood.validate(&target, output.len());
+            valid.map_err(|source| Error::Target { row: first + row, source })?;
+            if let Some(column) = output.iter().position(|value| !value.is_finite()) {
+                return not_finite("the network's output", row, column);
             }
-            sum += log_density;
+            match self {
+                Fit::SquaredErrors(errors) => {
+                    for (column, (error, (f, y))) in errors.iter_mut().zip(output.iter().zip(&target)).enumerate() {
+                        let square = (f - y) * (f - y);
+                        if !square.is_finite() {
+                            return not_finite("the squared error of the network's output", row, column);
+                        }
+                        *error += square;
+                    }
+                }
+                Fit::LogLikelihood(sum) => {
+                    let log_density = likelihood.log_density(&target, &output);
+                    if !log_density.is_finite() {
+                        return not_finite("the log likelihood at the network's output", row, 0);
+                    }
+                    *sum += log_density;
+                }
+            }
         }
-        Ok(Fit::LogLikelihood(sum))
+        Ok(())
+    }
+
+    fn merge(&mut self, later: &Fit) {
+        match (self, later) {
+            (Fit::SquaredErrors(errors), Fit::SquaredErrors(more)) => {
+                errors.iter_mut().zip(more).for_each(|(sum, error)| *sum += error);
+            }
+            (Fit::LogLikelihood(sum), Fit::LogLikelihood(more)) => *sum += more,
+            // Blocks of one fit are of one family.
+            (Fit::SquaredErrors(_), Fit::LogLikelihood(_)) | (Fit::LogLikelihood(_), Fit::SquaredErrors(_)) => {}
+        }
     }
 
     /// The squared errors of each output; empty for families without σ.
@@ -256,46 +404,31 @@ impl Fit {
     }
 }
 
-/// f64 numbers the weight-space solver holds at its peak: the curvature parts, G, its factor, and one of each in tuning.
-fn weight_space_numbers(d: f64, parts: f64) -> f64 {
-    d * d * (parts + 4.0)
-}
-
-/// f64 numbers the function-space solver holds at its peak.
-fn function_space_numbers(d: f64, m: f64, workspace: f64) -> f64 {
-    4.0 * m * m + 2.0 * workspace + 8.0 * d
-}
-
-/// Whether to work in weight space, after checking that the choice fits in memory.
-fn choose(network: &Network, data: &Dataset, family: &Family, choice: SolverChoice) -> Result<bool> {
-    let architecture = network.architecture();
-    let d = architecture.n_params() as f64;
-    let m = (data.len() * architecture.n_outputs()) as f64;
-    let widths: f64 = architecture.layers().iter().map(|layer| layer.outputs as f64).sum();
-    let workspace = data.len() as f64 * widths * (5 + architecture.n_outputs()) as f64;
-    let weight = weight_space_numbers(d, curvature::sigmas(family).len() as f64);
-    let function = function_space_numbers(d, m, workspace);
-    let weight_space = match choice {
-        SolverChoice::Auto => d <= m,
-        SolverChoice::WeightSpace => true,
-        SolverChoice::FunctionSpace => false,
+/// The structure to use, after checking that it fits in memory; where it does not, the error lists those that do.
+fn choose(problem: &Problem, choice: Structure) -> Result<Structure> {
+    let structure = if choice == Structure::Auto { problem.exact() } else { choice };
+    let (d, m) = (problem.model.n_params(), problem.n_rows());
+    let what = match structure {
+        Structure::FunctionSpace => format!("the function-space solver (N·P = {m})"),
+        other => format!("the {other} solver (D = {d})"),
     };
     let limit = memory::limit() as f64 / 8.0;
-    let (what, needed, other, other_needed) = if weight_space {
-        (format!("the weight-space solver (D = {d})"), weight, "function", function)
-    } else {
-        (format!("the function-space solver (N·P = {m})"), function, "weight", weight)
-    };
-    let advice = if other_needed <= limit {
-        format!("the {other}-space solver would fit: it needs {}", memory::gigabytes(other_needed * 8e-9))
-    } else {
-        let points = ((limit / 4.0).sqrt() / architecture.n_outputs() as f64) as usize;
+    let fits = |other: &&Structure| **other != structure && other.numbers(problem) <= limit;
+    let others: Vec<String> = Structure::ALL
+        .iter()
+        .filter(fits)
+        .map(|other| format!("{other} would fit: it needs {}", memory::gigabytes(other.numbers(problem) * 8e-9)))
+        .collect();
+    let advice = if others.is_empty() {
+        let points = ((limit / 4.0).sqrt() / problem.model.n_outputs() as f64) as usize;
         let params = (limit / 5.0).sqrt() as usize;
         format!(
-            "about {points} data points (function space) or a network of about {params} parameters (weight space) would fit; \
-             or raise the limit with `--max-memory`"
+            "about {points} data points (function space) or a network of about {params} parameters (weight space) would \
+             fit; or allow more memory"
         )
+    } else {
+        others.join("; ")
     };
-    memory::check(&what, needed, advice)?;
-    Ok(weight_space)
+    memory::check(&what, structure.numbers(problem), advice)?;
+    Ok(structure)
 }

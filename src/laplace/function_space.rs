@@ -6,79 +6,336 @@
 //! - C G⁻¹Cᵀ = r A⁻¹rᵀ + ssᵀ with sᵀ = S⁻¹J̃A⁻¹Cᵀ, r = C − sJ̃: a sum of squares, where the difference
 //!   CA⁻¹Cᵀ − (CA⁻¹J̃ᵀ)S⁻¹(J̃A⁻¹Cᵀ) would cancel.
 
-use faer::{Mat, MatMut, MatRef};
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use faer::{Accum, Mat, MatMut, MatRef};
+use ndarray::{Array2, Axis};
 use rand_chacha::ChaCha8Rng;
 
-use super::precision::{Precision, PrecisionWorker};
+use super::problem::{BatchRows, Problem, whitened_rows};
+use super::ridge::RidgeSolver;
+use super::structure::{
+    Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged,
+    same_kind, write_block,
+};
 use crate::error::{Error, Result, Unsupported};
-use crate::linalg::{Cholesky, FailedPivot, dot};
-use crate::map::{DifferentiableMap, MlpMap, MlpWorkspace};
+use crate::likelihood::Family;
+use crate::linalg::{
+    Cholesky, FailedPivot, dot, eigenvalues, inverse_lower, mirror_lower, pack_lower, packed_length, parallelism,
+    trace_of_product, unpack_lower,
+};
+use crate::map::{Map, PulledBack, Rows, Scratch};
+use crate::memory;
 use crate::prior::PriorPrecision;
 use crate::random::fill_standard_normal;
 
-/// A network's posterior held by its layer inputs, its sensitivities and the factor of S.
+/// Numbers in the evaluator of one block of test points.
+const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
+/// Outputs in one block of test points, between all of which covariances are computed.
+const BLOCK_OUTPUTS: usize = 256;
+/// Where the posterior variance is smaller than this share of the prior's, it is computed without cancellation.
+const CANCELLATION: f64 = 1e-5;
+/// What to do when the general form of the evidence does not fit in memory.
+const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix";
+
+/// Adds the identity to the Gram matrix in the lower triangle and factors it: the one place where S = LLᵀ is made.
+fn factor_with_identity(cholesky: &mut Cholesky) -> std::result::Result<(), FailedPivot> {
+    let mut system = cholesky.matrix_mut();
+    for m in 0..system.nrows() {
+        system[(m, m)] += 1.0;
+    }
+    cholesky.factor()
+}
+
+/// Multiply-adds of the Gram matrix and its Cholesky factor.
+pub(super) fn work(map: &dyn Map) -> f64 {
+    let rows = (map.n_points() * map.n_outputs()) as f64;
+    map.gram_work(map.n_outputs()) + rows * rows * rows / 6.0
+}
+
+/// f64 numbers held at the peak.
+pub(super) fn numbers(problem: &Problem) -> f64 {
+    let (m, d) = (problem.n_rows() as f64, problem.model.n_params() as f64);
+    let evaluator = problem.n_data as f64 * problem.model.numbers_per_point(problem.model.n_outputs());
+    4.0 * m * m + 2.0 * evaluator + 8.0 * d
+}
+
+/// The factor, the rows, and the covariances of a block of test points with one another and with the training points.
+pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
+    let (m, block) = (problem.n_rows() as f64, BLOCK_OUTPUTS as f64);
+    let evaluator = problem.n_data as f64 * problem.model.numbers_per_point(problem.model.n_outputs());
+    m * m + evaluator + m * block + 2.0 * block * block + problem.model.n_params() as f64
+}
+
+pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
+    let inputs = Array2::zeros((0, problem.model.n_inputs()));
+    Ok(Box::new(TrainingInputs { problem: problem.clone(), inputs }))
+}
+
+pub(super) fn load_sums(problem: &Problem, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
+    Ok(Box::new(TrainingInputs { problem: problem.clone(), inputs: training_inputs(problem)?.as_ref().clone() }))
+}
+
+pub(super) fn load(
+    problem: &Problem,
+    prior: &PriorPrecision,
+    file: &mut dyn SavedTensors,
+) -> Result<Arc<dyn Precision>> {
+    let (size, inputs) = (problem.n_rows(), training_inputs(problem)?);
+    let lower = unpack_lower(&file.take("cholesky", &[packed_length(size)])?, size);
+    damaged((0..size).map(|i| lower[(i, i)]))?;
+    let map = problem.model.bind(inputs.view())?;
+    let cholesky = Cholesky::from_factor(lower);
+    let source = Source { map, theta: problem.model.parameters().into(), family: problem.family.clone() };
+    Ok(Arc::new(FunctionSpace { rows: OnceLock::new(), source, cholesky, prior: prior.clone() }))
+}
+
+fn training_inputs(problem: &Problem) -> Result<&Arc<Array2<f64>>> {
+    problem.inputs.as_ref().ok_or(Error::NoTrainingData { what: "the function-space solver" })
+}
+
+fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
+    Error::NotPositiveDefinite {
+        matrix: "the function-space system I + J̃A⁻¹J̃ᵀ",
+        size,
+        pivot,
+        advice: "check the data and the network's outputs for extreme values, or raise the prior precision",
+    }
+}
+
+/// The training inputs, from which rows and Gram matrices are made when needed.
 #[derive(Debug, Clone)]
+struct TrainingInputs {
+    problem: Problem,
+    inputs: Array2<f64>,
+}
+
+impl TrainingInputs {
+    /// The Gram matrix J̃VJ̃ᵀ of the rows at σ = 1, lower triangle.
+    fn unit_gram(&self, variances: &[f64]) -> Result<Mat<f64>> {
+        let map = self.problem.model.bind(self.inputs.view())?;
+        let rows = self.problem.unit_rows(&map, None)?;
+        let mut gram = Mat::zeros(rows.n_rows(), rows.n_rows());
+        rows.gram(variances, gram.as_mut(), &mut Scratch::default());
+        Ok(gram)
+    }
+
+    fn size(&self) -> usize {
+        self.inputs.nrows() * self.problem.model.n_outputs()
+    }
+}
+
+impl Curvature for TrainingInputs {
+    fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
+        self.inputs.append(Axis(0), batch.inputs()).map_err(|_| Error::Size {
+            what: "number of input columns".to_string(),
+            expected: self.inputs.ncols(),
+            found: batch.inputs().ncols(),
+        })
+    }
+
+    fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()> {
+        let later = same_kind::<Self>(later)?;
+        self.accumulate(&BatchRows::new(&later.problem, later.inputs.view())?)
+    }
+
+    /// Rows are whitened anew for any σ.
+    fn n_levels(&self) -> usize {
+        self.problem.model.n_outputs()
+    }
+
+    fn numbers_per_point(&self) -> f64 {
+        0.0
+    }
+
+    fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>> {
+        let map = self.problem.model.bind(self.inputs.view())?;
+        let family = match &self.problem.family {
+            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
+            other => other.clone(),
+        };
+        Ok(Arc::new(FunctionSpace::new(&map, self.problem.model.parameters(), &family, prior)?))
+    }
+
+    fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
+        let groups = self.problem.model.group_sizes().len();
+        match form {
+            LogDetForm::Shared => {
+                let gram = self.unit_gram(&vec![1.0; groups])?;
+                Ok(Box::new(Spectrum::new(eigenvalues(gram.as_ref(), "the Gram matrix")?)))
+            }
+            LogDetForm::General { per_group } => {
+                // A Gram matrix for each α, the factor, its inverse, and the inverse of the matrix as it is and scaled.
+                let count = if per_group { groups + 4 } else { 5 };
+                memory::check("tuning in function space", count as f64 * (self.size() as f64).powi(2), TUNING_ADVICE)?;
+                let one_hot = |group| (0..groups).map(|g| if g == group { 1.0 } else { 0.0 }).collect::<Vec<_>>();
+                let grams = if per_group {
+                    (0..groups).map(|group| self.unit_gram(&one_hot(group))).collect::<Result<_>>()?
+                } else {
+                    vec![self.unit_gram(&vec![1.0; groups])?]
+                };
+                Ok(Box::new(Grams { grams, n_points: self.inputs.nrows() }))
+            }
+        }
+    }
+
+    fn save(&self) -> Option<Vec<SavedTensor>> {
+        None
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Gram matrices at σ = 1, one for each α (rows numbered p·N + n); one σ for all outputs or one for each.
+struct Grams {
+    grams: Vec<Mat<f64>>,
+    n_points: usize,
+}
+
+impl LogDet for Grams {
+    /// With S = I + K, K = Σ_l D_σ K_l D_σ/α_l: ∂/∂log α_l = −tr(S⁻¹ D_σK_lD_σ)/α_l and, for the rows r of output p,
+    /// ∂/∂log σ_p = −2 Σ_r (S⁻¹K)_rr = −2 Σ_r (1 − S⁻¹_rr).
+    fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
+        let size = self.grams.first()?.nrows();
+        let output_of = |row: usize| if log_sigma.len() > 1 { row / self.n_points } else { 0 };
+        let scales: Vec<f64> =
+            (0..size).map(|row| (-log_sigma.get(output_of(row)).copied().unwrap_or(0.0)).exp()).collect();
+        let mut cholesky = Cholesky::new(size);
+        let mut matrix = cholesky.matrix_mut();
+        for c in 0..size {
+            for r in c..size {
+                let entry: f64 = self.grams.iter().zip(log_alpha).map(|(gram, log)| gram[(r, c)] * (-log).exp()).sum();
+                matrix[(r, c)] = scales[r] * entry * scales[c];
+            }
+        }
+        factor_with_identity(&mut cholesky).ok()?;
+        let inverse = inverse_lower(&cholesky);
+        let mut scaled_inverse = inverse.clone();
+        for c in 0..size {
+            for r in c..size {
+                scaled_inverse[(r, c)] *= scales[r] * scales[c];
+            }
+        }
+        let by_log_alpha =
+            self.grams.iter().zip(log_alpha).map(|(gram, log)| -(-log).exp() * trace_of_product(&scaled_inverse, gram));
+        let mut by_log_sigma = vec![0.0; log_sigma.len()];
+        for row in (0..size).filter(|_| !log_sigma.is_empty()) {
+            by_log_sigma[output_of(row)] -= 2.0 * (1.0 - inverse[(row, row)]);
+        }
+        Some(LogDetRatio { value: cholesky.log_det(), by_log_alpha: by_log_alpha.collect(), by_log_sigma })
+    }
+}
+
+/// What the rows J̃ are made of.
+#[derive(Debug, Clone)]
+struct Source {
+    map: Arc<dyn Map>,
+    theta: Arc<[f64]>,
+    family: Family,
+}
+
+/// A posterior held by the rows J̃ of the training data and the factor of S.
 pub struct FunctionSpace {
-    map: MlpMap,
-    workspace: MlpWorkspace,
+    /// J̃; made when first asked for, where only the factor was read.
+    rows: OnceLock<Option<Box<dyn Rows>>>,
+    source: Source,
     cholesky: Cholesky,
     prior: PriorPrecision,
 }
 
+impl std::fmt::Debug for FunctionSpace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { source, cholesky, prior, .. } = self;
+        let mut fields = formatter.debug_struct("FunctionSpace");
+        fields.field("source", source).field("cholesky", cholesky).field("prior", prior).finish_non_exhaustive()
+    }
+}
+
 impl FunctionSpace {
-    /// Builds and factors S from a workspace in which the whitened rows J̃ have been pulled back.
-    pub fn new(map: MlpMap, mut workspace: MlpWorkspace, prior: &PriorPrecision) -> Result<Self> {
+    /// Builds and factors S for the map at θ, whitened by the family's Fisher information.
+    pub fn new(map: &Arc<dyn Map>, theta: &[f64], family: &Family, prior: &PriorPrecision) -> Result<Self> {
         if !prior.is_proper() {
             return Err(Error::Unsupported(Unsupported::ImproperPrior));
         }
-        let size = map.n_points() * workspace.columns();
-        let mut cholesky = Cholesky::new(size);
-        map.gram(&prior.variances(), &mut workspace, cholesky.matrix_mut());
-        let mut system = cholesky.matrix_mut();
-        for m in 0..size {
-            system[(m, m)] += 1.0;
-        }
-        cholesky.factor().map_err(|FailedPivot(pivot)| Error::NotPositiveDefinite {
-            matrix: "the function-space system I + J̃A⁻¹J̃ᵀ",
-            size,
-            pivot,
-            advice: "check the data and the network's outputs for extreme values, or raise the prior precision",
-        })?;
-        Ok(Self { map, workspace, cholesky, prior: prior.clone() })
+        let rows = whitened_rows(map, theta, family)?;
+        let mut cholesky = Cholesky::new(rows.n_rows());
+        rows.gram(&prior.variances(), cholesky.matrix_mut(), &mut Scratch::default());
+        factor_with_identity(&mut cholesky).map_err(|pivot| not_definite(rows.n_rows(), pivot))?;
+        let source = Source { map: map.clone(), theta: theta.into(), family: family.clone() };
+        Ok(Self { rows: OnceLock::from(Some(rows)), source, cholesky, prior: prior.clone() })
     }
 
-    /// Prior and posterior (co)variance between the rows of another set of inputs, from layer products alone:
-    /// k − cᵀS⁻¹c with k = CA⁻¹Cᵀ and c = J̃A⁻¹Cᵀ. Cheap, and exact up to rounding relative to k.
-    pub(crate) fn predictive_covariance(
-        &self,
-        rows: &MlpMap,
-        rows_workspace: &mut MlpWorkspace,
-        prior_covariance: &mut Mat<f64>,
-        covariance: &mut Mat<f64>,
-    ) {
-        let size = rows.n_points() * rows_workspace.columns();
+    /// J̃. The rows were made without error when the posterior was fitted, and so they are again.
+    fn rows(&self) -> &dyn Rows {
+        let Source { map, theta, family } = &self.source;
+        let rows = self.rows.get_or_init(|| whitened_rows(map, theta, family).ok());
+        match rows {
+            Some(rows) => &**rows,
+            None => &NoRows,
+        }
+    }
+
+    /// A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b).
+    fn solve_once(&self, rhs: &[f64], solution: &mut [f64], scratch: &mut Scratch) {
+        let mut scaled = rhs.to_vec();
+        self.prior.divide(&mut scaled);
+        let mut outputs = vec![0.0; self.cholesky.size()];
+        self.rows().times(&scaled, &mut outputs, scratch);
+        self.correct(&mut outputs, solution, scratch);
+        for (value, scaled) in solution.iter_mut().zip(&scaled) {
+            *value = scaled - *value;
+        }
+    }
+
+    /// outputs ← S⁻¹ outputs, solution ← A⁻¹J̃ᵀ outputs.
+    fn correct(&self, outputs: &mut [f64], solution: &mut [f64], scratch: &mut Scratch) {
+        self.cholesky.solve(outputs);
+        self.rows().transpose_times(outputs, solution, scratch);
+        self.prior.divide(solution);
+    }
+
+    fn times_with(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        let mut outputs = vec![0.0; self.cholesky.size()];
+        self.rows().times(direction, &mut outputs, scratch);
+        self.rows().transpose_times(&outputs, product, scratch);
+        self.prior.for_each_group(|range, alpha| {
+            for d in range {
+                product[d] += alpha * direction[d];
+            }
+        });
+    }
+
+    /// Prior and posterior covariance between all rows of C, from layer products alone: k − cᵀS⁻¹c with k = CA⁻¹Cᵀ and
+    /// c = J̃A⁻¹Cᵀ. Cheap, and exact up to rounding relative to k.
+    fn joint_covariance(&self, rows: &dyn Rows, scratch: &mut Scratch) -> (Mat<f64>, Mat<f64>) {
+        let size = rows.n_rows();
         let variances = self.prior.variances();
-        rows.gram(&variances, rows_workspace, prior_covariance.as_mut());
+        let mut prior_covariance = Mat::zeros(size, size);
+        rows.gram(&variances, prior_covariance.as_mut(), scratch);
         let mut cross = Mat::zeros(self.cholesky.size(), size);
-        self.map.cross_gram(&self.workspace, rows, rows_workspace, &variances, cross.as_mut());
+        self.rows().cross_gram(rows, &variances, cross.as_mut(), scratch);
         self.cholesky.solve_lower_many(cross.as_mut());
-        covariance.copy_from(&*prior_covariance);
-        crate::linalg::mirror_lower(covariance);
-        let minus = -1.0;
+        let mut covariance = prior_covariance.clone();
+        mirror_lower(&mut covariance);
+        let work = (size * size) as f64 * cross.nrows() as f64;
         faer::linalg::matmul::matmul(
             covariance.as_mut(),
-            faer::Accum::Add,
+            Accum::Add,
             cross.transpose(),
             cross.as_ref(),
-            minus,
-            crate::linalg::parallelism((size * size) as f64 * cross.nrows() as f64),
+            -1.0,
+            parallelism(work),
         );
+        (prior_covariance, covariance)
     }
 }
 
 impl Precision for FunctionSpace {
     fn n_params(&self) -> usize {
-        self.map.n_params()
+        self.source.map.n_params()
     }
 
     fn log_det_ratio(&self) -> f64 {
@@ -94,111 +351,66 @@ impl Precision for FunctionSpace {
         size as f64 - trace
     }
 
-    fn solver(&self) -> &'static str {
-        "function-space"
+    fn structure(&self) -> Structure {
+        Structure::FunctionSpace
     }
 
-    fn worker(&self) -> Box<dyn PrecisionWorker + Send + '_> {
-        Box::new(FunctionSpaceWorker {
-            posterior: self,
-            workspace: self.workspace.clone(),
-            outputs: vec![0.0; self.cholesky.size()],
-            noise: vec![0.0; self.cholesky.size()],
-        })
-    }
-}
-
-struct FunctionSpaceWorker<'a> {
-    posterior: &'a FunctionSpace,
-    workspace: MlpWorkspace,
-    outputs: Vec<f64>,
-    noise: Vec<f64>,
-}
-
-impl FunctionSpaceWorker<'_> {
-    /// A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b).
-    fn solve_once(&mut self, rhs: &[f64], solution: &mut [f64]) {
-        let FunctionSpace { map, prior, .. } = self.posterior;
-        let mut scaled = rhs.to_vec();
-        prior.divide(&mut scaled);
-        map.times(&scaled, &mut self.workspace, &mut self.outputs);
-        self.correct(solution);
-        for (value, scaled) in solution.iter_mut().zip(&scaled) {
-            *value = scaled - *value;
-        }
-    }
-
-    /// outputs ← S⁻¹ outputs, solution ← A⁻¹J̃ᵀ outputs.
-    fn correct(&mut self, solution: &mut [f64]) {
-        self.posterior.cholesky.solve(&mut self.outputs);
-        self.posterior.map.transpose_times(&self.outputs, &mut self.workspace, solution);
-        self.posterior.prior.divide(solution);
-    }
-}
-
-impl PrecisionWorker for FunctionSpaceWorker<'_> {
-    fn times(&mut self, direction: &[f64], product: &mut [f64]) {
-        let FunctionSpace { map, prior, .. } = self.posterior;
-        map.times(direction, &mut self.workspace, &mut self.outputs);
-        map.transpose_times(&self.outputs, &mut self.workspace, product);
-        prior.for_each_group(|range, alpha| {
-            for d in range {
-                product[d] += alpha * direction[d];
-            }
-        });
+    fn times(&self, direction: &[f64], product: &mut [f64]) {
+        self.times_with(direction, product, &mut Scratch::default());
     }
 
     /// One step of iterative refinement squares the relative error of the plain formula.
-    fn solve(&mut self, rhs: &[f64], solution: &mut [f64]) {
-        self.solve_once(rhs, solution);
+    fn solve(&self, rhs: &[f64], solution: &mut [f64]) {
+        let mut scratch = Scratch::default();
+        self.solve_once(rhs, solution, &mut scratch);
         let mut residual = vec![0.0; rhs.len()];
-        self.times(solution, &mut residual);
+        self.times_with(solution, &mut residual, &mut scratch);
         for (value, rhs) in residual.iter_mut().zip(rhs) {
             *value = rhs - *value;
         }
         let mut correction = vec![0.0; rhs.len()];
-        self.solve_once(&residual, &mut correction);
+        self.solve_once(&residual, &mut correction, &mut scratch);
         for (value, change) in solution.iter_mut().zip(&correction) {
             *value += change;
         }
     }
 
-    fn sample(&mut self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
-        let FunctionSpace { map, prior, .. } = self.posterior;
-        let mut prior_draw = vec![0.0; draw.len()];
+    fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
+        let size = self.cholesky.size();
+        let (mut prior_draw, mut noise, mut outputs) = (vec![0.0; draw.len()], vec![0.0; size], vec![0.0; size]);
         fill_standard_normal(generator, &mut prior_draw);
-        fill_standard_normal(generator, &mut self.noise);
-        prior.divide_by_root(&mut prior_draw);
-        map.times(&prior_draw, &mut self.workspace, &mut self.outputs);
-        for (value, noise) in self.outputs.iter_mut().zip(&self.noise) {
+        fill_standard_normal(generator, &mut noise);
+        self.prior.divide_by_root(&mut prior_draw);
+        let mut scratch = Scratch::default();
+        self.rows().times(&prior_draw, &mut outputs, &mut scratch);
+        for (value, noise) in outputs.iter_mut().zip(&noise) {
             *value = noise - *value;
         }
-        self.correct(draw);
+        self.correct(&mut outputs, draw, &mut scratch);
         for (value, prior_value) in draw.iter_mut().zip(&prior_draw) {
             *value += prior_value;
         }
     }
 
-    fn covariance(&mut self, rows: MatRef<'_, f64>, mut covariance: MatMut<'_, f64>) {
-        let FunctionSpace { map, prior, cholesky, .. } = self.posterior;
-        let (count, size) = (rows.nrows(), cholesky.size());
+    fn covariance(&self, rows: MatRef<'_, f64>, mut covariance: MatMut<'_, f64>) {
+        let (count, size, d) = (rows.nrows(), self.cholesky.size(), self.n_params());
+        let mut scratch = Scratch::default();
         let mut responses = vec![vec![0.0; size]; count];
-        let mut remainders = vec![vec![0.0; map.n_params()]; count];
-        let mut scaled = vec![0.0; map.n_params()];
-        let mut explained = vec![0.0; map.n_params()];
+        let mut remainders = vec![vec![0.0; d]; count];
+        let (mut scaled, mut explained) = (vec![0.0; d], vec![0.0; d]);
         for (i, (response, remainder)) in responses.iter_mut().zip(&mut remainders).enumerate() {
             for (value, entry) in remainder.iter_mut().zip(rows.row(i).iter()) {
                 *value = *entry;
             }
             scaled.copy_from_slice(remainder);
-            prior.divide(&mut scaled);
-            map.times(&scaled, &mut self.workspace, response);
-            cholesky.solve(response);
-            map.transpose_times(response, &mut self.workspace, &mut explained);
+            self.prior.divide(&mut scaled);
+            self.rows().times(&scaled, response, &mut scratch);
+            self.cholesky.solve(response);
+            self.rows().transpose_times(response, &mut explained, &mut scratch);
             for (value, share) in remainder.iter_mut().zip(&explained) {
                 *value -= share;
             }
-            prior.divide_by_root(remainder);
+            self.prior.divide_by_root(remainder);
         }
         for i in 0..count {
             for j in 0..=i {
@@ -207,5 +419,105 @@ impl PrecisionWorker for FunctionSpaceWorker<'_> {
                 covariance[(j, i)] = value;
             }
         }
+    }
+
+    /// From layer products, and again without cancellation where those lose digits.
+    fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
+        let p = rows.n_rows() / points.max(1);
+        let mut scratch = Scratch::default();
+        let (prior, joint) = self.joint_covariance(rows, &mut scratch);
+        for (n, target) in covariances.chunks_exact_mut((p * p).max(1)).enumerate() {
+            let at = |output: usize| output * points + n;
+            let exact = (0..p).all(|o| joint[(at(o), at(o))] >= CANCELLATION * prior[(at(o), at(o))]);
+            let mut block = Mat::from_fn(p, p, |i, j| joint[(at(i), at(j))]);
+            if !exact {
+                let mut dense = Mat::zeros(p, rows.n_params());
+                let (mut unit, mut row) = (vec![0.0; rows.n_rows()], vec![0.0; rows.n_params()]);
+                for output in 0..p {
+                    unit[at(output)] = 1.0;
+                    rows.transpose_times(&unit, &mut row, &mut scratch);
+                    unit[at(output)] = 0.0;
+                    row.iter().enumerate().for_each(|(d, value)| dense[(output, d)] = *value);
+                }
+                self.covariance(dense.as_ref(), block.as_mut());
+            }
+            write_block(&block, target);
+        }
+    }
+
+    fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize {
+        ((BLOCK_NUMBERS / numbers_per_point.max(1.0)) as usize).min(BLOCK_OUTPUTS / n_outputs.max(1))
+    }
+
+    fn size_in_words(&self) -> String {
+        let size = self.cholesky.size();
+        format!("a {size} × {size} matrix")
+    }
+
+    fn save(&self) -> Vec<SavedTensor> {
+        let values = pack_lower(self.cholesky.lower());
+        vec![SavedTensor { name: "cholesky".to_string(), shape: vec![values.len()], values }]
+    }
+}
+
+/// Rows that could not be made: every product is NaN, so that nothing computed from them looks right.
+struct NoRows;
+
+impl Rows for NoRows {
+    fn n_rows(&self) -> usize {
+        0
+    }
+    fn n_params(&self) -> usize {
+        0
+    }
+    fn times(&self, _: &[f64], product: &mut [f64], _: &mut Scratch) {
+        product.fill(f64::NAN);
+    }
+    fn transpose_times(&self, _: &[f64], product: &mut [f64], _: &mut Scratch) {
+        product.fill(f64::NAN);
+    }
+    fn dense(&self, mut rows: MatMut<'_, f64>) {
+        rows.fill(f64::NAN);
+    }
+    fn gram(&self, _: &[f64], mut gram: MatMut<'_, f64>, _: &mut Scratch) {
+        gram.fill(f64::NAN);
+    }
+    fn cross_gram(&self, _: &dyn Rows, _: &[f64], mut gram: MatMut<'_, f64>, _: &mut Scratch) {
+        gram.fill(f64::NAN);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The ridge regression with an M × M system for rows that change: A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z.
+pub(super) struct FunctionRidge {
+    cholesky: Cholesky,
+    variances: Vec<f64>,
+}
+
+impl FunctionRidge {
+    pub(super) fn new(n_rows: usize) -> Self {
+        Self { cholesky: Cholesky::new(n_rows), variances: Vec::new() }
+    }
+}
+
+impl RidgeSolver for FunctionRidge {
+    fn solve(
+        &mut self,
+        rows: &mut PulledBack<'_>,
+        prior: &PriorPrecision,
+        force: &mut [f64],
+        solution: &mut [f64],
+    ) -> bool {
+        prior.write_variances(&mut self.variances);
+        rows.gram(&self.variances, self.cholesky.matrix_mut());
+        if factor_with_identity(&mut self.cholesky).is_err() {
+            return false;
+        }
+        self.cholesky.solve(force);
+        rows.transpose_times(force, solution);
+        prior.divide(solution);
+        true
     }
 }

@@ -1,18 +1,24 @@
-//! The Laplace approximation N(θ̂, G⁻¹) of a trained network, G = A + Σₙ JₙᵀHₙJₙ, exact over all weights.
+//! The Laplace approximation N(θ̂, G⁻¹) of a trained model, G = A + Σₙ JₙᵀHₙJₙ.
 //!
-//! Two forms hold G, with the same verbs and the same answers: [`WeightSpace`] (a D × D matrix) and [`FunctionSpace`]
-//! (an M × M matrix, M = N·P). [`Laplace`] chooses by size.
+//! One file per structure of G, with the same verbs: its curvature (the sums over data), its precision (factored), its log
+//! determinant, and where it can solve a ridge regression the solver that the metrics use. [`Laplace`] puts them together.
 
-pub(crate) mod curvature;
 mod file;
 mod fit;
 mod function_space;
-mod precision;
+mod matrix_free;
+mod problem;
+mod ridge;
+mod structure;
 mod weight_space;
 
 pub use file::Contents;
-pub(crate) use fit::Fit;
-pub use fit::{FitOptions, Laplace, SolverChoice};
+pub use fit::{FitOptions, Laplace, PriorValues};
 pub use function_space::FunctionSpace;
-pub use precision::{Precision, PrecisionWorker};
+pub use matrix_free::{MatrixFree, MatrixFreeOptions, SolverReport};
+pub use problem::{BatchRows, Problem};
+pub use ridge::{Ridge, RidgeSolver};
+pub use structure::{
+    Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
+};
 pub use weight_space::WeightSpace;

@@ -1,20 +1,199 @@
 //! Weight space: the D × D precision G = A + J̃ᵀJ̃ and its Cholesky factor. Right when D is not large.
 
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
 use faer::{Accum, Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
-use super::precision::{Precision, PrecisionWorker};
+use super::problem::{BatchRows, Problem};
+use super::ridge::RidgeSolver;
+use super::structure::{
+    Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged,
+    same_kind,
+};
 use crate::error::{Error, Result};
-use crate::linalg::{Cholesky, FailedPivot, mirror_lower, multiply, multiply_by_own_transpose};
+use crate::linalg::{
+    Cholesky, FailedPivot, eigenvalues, inverse_lower, mirror_lower, multiply, multiply_by_own_transpose, pack_lower,
+    packed_length, trace_of_product, unpack_lower,
+};
+use crate::map::{Map, PulledBack};
+use crate::memory;
 use crate::prior::PriorPrecision;
 use crate::random::fill_standard_normal;
+
+/// Numbers in the Jacobian rows of one block of test points.
+const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
+/// What to do when the general form of the evidence does not fit in memory.
+const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix";
+
+/// Adds A to the matrix in the lower triangle and factors it: the one place where G = LLᵀ is made.
+fn factor_with_prior(cholesky: &mut Cholesky, prior: &PriorPrecision) -> std::result::Result<(), FailedPivot> {
+    prior.add_to_diagonal(cholesky.matrix_mut());
+    cholesky.factor()
+}
+
+/// Multiply-adds of J̃ᵀJ̃ (half of it) and its Cholesky factor. Measured times follow this count to within a factor of
+/// two from D = 31 to 1,000, where the two solvers differ by far more but for a narrow range of sizes. In all pairs that
+/// `cargo bench --bench scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the smaller count is the faster.
+pub(super) fn work(map: &dyn Map) -> f64 {
+    let (rows, d) = ((map.n_points() * map.n_outputs()) as f64, map.n_params() as f64);
+    0.5 * rows * d * d + d * d * d / 6.0
+}
+
+/// f64 numbers held at the peak: the sums, G, its factor, and one of each in tuning.
+pub(super) fn numbers(problem: &Problem) -> f64 {
+    let d = problem.model.n_params() as f64;
+    d * d * (problem.sigmas().len() as f64 + 4.0)
+}
+
+/// The factor, and the rows of a block of test points with their solutions.
+pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
+    let d = problem.model.n_params() as f64;
+    d * d + 2.0 * d * problem.model.n_outputs() as f64
+}
+
+pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
+    let (d, levels) = (problem.model.n_params(), problem.sigmas().len());
+    Ok(Box::new(WeightSums { sums: vec![Mat::zeros(d, d); levels], groups: problem.model.group_sizes() }))
+}
+
+pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
+    let d = problem.model.n_params();
+    // One matrix for all outputs; or one for each, which serve a common σ as well.
+    let levels = if file.has("1") { problem.model.n_outputs() } else { 1 };
+    let mut take = |level: usize| Ok(unpack_lower(&file.take(&level.to_string(), &[packed_length(d)])?, d));
+    let sums = (0..levels).map(&mut take).collect::<Result<_>>()?;
+    Ok(Box::new(WeightSums { sums, groups: problem.model.group_sizes() }))
+}
+
+pub(super) fn load(
+    problem: &Problem,
+    prior: &PriorPrecision,
+    file: &mut dyn SavedTensors,
+) -> Result<Arc<dyn Precision>> {
+    let d = problem.model.n_params();
+    let lower = unpack_lower(&file.take("cholesky", &[packed_length(d)])?, d);
+    damaged((0..d).map(|i| lower[(i, i)]))?;
+    let cholesky = Cholesky::from_factor(lower);
+    Ok(Arc::new(WeightSpace { matrix: OnceLock::new(), cholesky, prior: prior.clone() }))
+}
+
+fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
+    let advice = "raise the prior precision, or check the data and the network's outputs for extreme values";
+    Error::NotPositiveDefinite { matrix: "the posterior precision", size, pivot, advice }
+}
+
+/// Σₙ JₙᵀHₙJₙ at σ = 1, lower triangles: one matrix for all outputs, or one for each output (which may share their σ).
+#[derive(Debug, Clone)]
+struct WeightSums {
+    sums: Vec<Mat<f64>>,
+    /// The sizes of the groups of parameters.
+    groups: Vec<usize>,
+}
+
+impl Curvature for WeightSums {
+    fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
+        let levels = self.sums.len();
+        for (sum, rows) in self.sums.iter_mut().zip(batch.rows_of_levels(levels)) {
+            let rows = rows?;
+            let mut dense = Mat::zeros(rows.n_rows(), rows.n_params());
+            rows.dense(dense.as_mut());
+            multiply_by_own_transpose(sum.as_mut(), Accum::Add, dense.transpose());
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()> {
+        let later = same_kind::<Self>(later)?;
+        for (sum, other) in self.sums.iter_mut().zip(&later.sums) {
+            *sum += other;
+        }
+        Ok(())
+    }
+
+    fn n_levels(&self) -> usize {
+        self.sums.len()
+    }
+
+    fn numbers_per_point(&self) -> f64 {
+        self.sums.first().map_or(0.0, |sum| sum.nrows() as f64)
+    }
+
+    fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>> {
+        let mut total: Mat<f64> = Mat::zeros(prior.n_params(), prior.n_params());
+        for (sum, sigma) in self.sums.iter().zip(sigma.iter().cycle()) {
+            total += faer::Scale(1.0 / (sigma * sigma)) * sum;
+        }
+        Ok(Arc::new(WeightSpace::new(total.as_ref(), prior)?))
+    }
+
+    fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
+        match form {
+            LogDetForm::Shared => {
+                let mut total = Mat::zeros(self.sums[0].nrows(), self.sums[0].nrows());
+                self.sums.iter().for_each(|sum| total += sum);
+                Ok(Box::new(Spectrum::new(eigenvalues(total.as_ref(), "the curvature")?)))
+            }
+            LogDetForm::General { per_group } => {
+                // The sums, the factor, its inverse and the inverse of the matrix.
+                let numbers = (self.sums.len() + 3) as f64 * (self.sums[0].nrows() as f64).powi(2);
+                memory::check("tuning in weight space", numbers, TUNING_ADVICE)?;
+                let groups = if per_group { self.groups.clone() } else { vec![self.groups.iter().sum()] };
+                Ok(Box::new(WeightSums { sums: self.sums.clone(), groups }))
+            }
+        }
+    }
+
+    fn save(&self) -> Option<Vec<SavedTensor>> {
+        let saved = |(level, sum): (usize, &Mat<f64>)| packed(&level.to_string(), sum.as_ref());
+        Some(self.sums.iter().enumerate().map(saved).collect())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl LogDet for WeightSums {
+    /// With G = A + Σ_p C_p/σ_p²: ∂/∂log α_l = tr(G⁻¹A_l) − D_l and ∂/∂log σ_p = −2 tr(G⁻¹C_p)/σ_p².
+    fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
+        let alpha = log_alpha.iter().map(|value| value.exp()).collect();
+        let prior = PriorPrecision::per_group(alpha, &self.groups).ok()?;
+        let sigma_of = |level: usize| if log_sigma.len() > 1 { level } else { 0 };
+        let weight = |level: usize| (-2.0 * log_sigma.get(sigma_of(level)).copied().unwrap_or(0.0)).exp();
+        let weights: Vec<f64> = (0..self.sums.len()).map(weight).collect();
+        let mut cholesky = Cholesky::new(prior.n_params());
+        let mut matrix = cholesky.matrix_mut();
+        for (sum, weight) in self.sums.iter().zip(&weights) {
+            matrix += faer::Scale(*weight) * sum;
+        }
+        factor_with_prior(&mut cholesky, &prior).ok()?;
+        let inverse = inverse_lower(&cholesky);
+        let mut by_log_alpha = Vec::new();
+        prior.for_each_group(|range, alpha| {
+            let size = range.len() as f64;
+            by_log_alpha.push(alpha * range.map(|d| inverse[(d, d)]).sum::<f64>() - size);
+        });
+        let mut by_log_sigma = vec![0.0; log_sigma.len()];
+        for (level, (sum, weight)) in self.sums.iter().zip(&weights).enumerate().filter(|_| !log_sigma.is_empty()) {
+            by_log_sigma[sigma_of(level)] -= 2.0 * weight * trace_of_product(&inverse, sum);
+        }
+        Some(LogDetRatio { value: cholesky.log_det() - prior.log_det(), by_log_alpha, by_log_sigma })
+    }
+}
+
+fn packed(name: &str, lower: MatRef<'_, f64>) -> SavedTensor {
+    let values = pack_lower(lower);
+    SavedTensor { name: name.to_string(), shape: vec![values.len()], values }
+}
 
 /// A dense precision matrix, factored.
 ///
 /// ```
 /// use faer::mat;
-/// use riemannian_laplace::laplace::{Precision, WeightSpace};
-/// use riemannian_laplace::prior::PriorPrecision;
+/// use riemannian_laplace::internals::laplace::{Precision, WeightSpace};
+/// use riemannian_laplace::internals::prior::PriorPrecision;
 ///
 /// let prior = PriorPrecision::scalar(1.0, &[2])?;
 /// let posterior = WeightSpace::new(mat![[3.0, 0.0], [0.0, 0.0]].as_ref(), &prior)?; // G = diag(4, 1)
@@ -24,7 +203,8 @@ use crate::random::fill_standard_normal;
 /// ```
 #[derive(Debug, Clone)]
 pub struct WeightSpace {
-    precision: Mat<f64>,
+    /// G; made of the factor when first asked for, where only that was read.
+    matrix: OnceLock<Mat<f64>>,
     cholesky: Cholesky,
     prior: PriorPrecision,
 }
@@ -32,38 +212,50 @@ pub struct WeightSpace {
 impl WeightSpace {
     /// G = curvature + A, with the curvature's lower triangle read.
     pub fn new(curvature: MatRef<'_, f64>, prior: &PriorPrecision) -> Result<Self> {
-        let mut precision = curvature.to_owned();
-        prior.add_to_diagonal(precision.as_mut());
-        let advice = "raise the prior precision, or check the data and the network's outputs for extreme values";
-        Self::factored(precision, prior.clone(), "the posterior precision", advice)
+        let size = curvature.nrows();
+        let mut cholesky = Cholesky::new(size);
+        cholesky.matrix_mut().copy_from(curvature);
+        prior.add_to_diagonal(cholesky.matrix_mut());
+        Self::factored(cholesky, prior.clone(), |pivot| not_definite(size, pivot))
     }
 
     /// G = −∇²ℓ(θ̂), the choice of the classical Laplace approximation, with A the prior's share of it.
     pub fn from_negative_hessian(hessian: MatRef<'_, f64>, prior: &PriorPrecision) -> Result<Self> {
-        let precision = Mat::from_fn(hessian.nrows(), hessian.ncols(), |i, j| -hessian[(i, j)]);
-        let advice =
-            "the point is not a strict maximum of the log posterior: optimise further, or use the Fisher precision";
-        Self::factored(precision, prior.clone(), "the negative Hessian", advice)
+        let size = hessian.nrows();
+        let mut cholesky = Cholesky::new(size);
+        let mut matrix = cholesky.matrix_mut();
+        for j in 0..size {
+            for i in j..size {
+                matrix[(i, j)] = -hessian[(i, j)];
+            }
+        }
+        Self::factored(cholesky, prior.clone(), |FailedPivot(pivot)| Error::NotPositiveDefinite {
+            matrix: "the negative Hessian",
+            size,
+            pivot,
+            advice: "the point is not a strict maximum of the log posterior: optimise further, or use the Fisher precision",
+        })
     }
 
-    fn factored(
-        mut precision: Mat<f64>,
-        prior: PriorPrecision,
-        matrix: &'static str,
-        advice: &'static str,
-    ) -> Result<Self> {
-        mirror_lower(&mut precision);
-        let size = precision.nrows();
-        let mut cholesky = Cholesky::new(size);
-        cholesky.matrix_mut().copy_from(&precision);
-        let not_definite = |FailedPivot(pivot)| Error::NotPositiveDefinite { matrix, size, pivot, advice };
-        cholesky.factor().map_err(not_definite)?;
-        Ok(Self { precision, cholesky, prior })
+    /// Factors the matrix whose lower triangle has been filled in.
+    fn factored(mut cholesky: Cholesky, prior: PriorPrecision, error: impl Fn(FailedPivot) -> Error) -> Result<Self> {
+        let mut matrix = cholesky.lower().to_owned();
+        mirror_lower(&mut matrix);
+        cholesky.factor().map_err(error)?;
+        Ok(Self { matrix: OnceLock::from(matrix), cholesky, prior })
     }
 
     /// G.
     pub fn matrix(&self) -> MatRef<'_, f64> {
-        self.precision.as_ref()
+        let matrix = self.matrix.get_or_init(|| {
+            let size = self.cholesky.size();
+            let lower = Mat::from_fn(size, size, |i, j| if i >= j { self.cholesky.lower()[(i, j)] } else { 0.0 });
+            let mut matrix = Mat::zeros(size, size);
+            multiply_by_own_transpose(matrix.as_mut(), Accum::Replace, lower.as_ref());
+            mirror_lower(&mut matrix);
+            matrix
+        });
+        matrix.as_ref()
     }
 
     /// The factor of G.
@@ -73,11 +265,7 @@ impl WeightSpace {
 
     /// G⁻¹.
     pub fn covariance_matrix(&self) -> Mat<f64> {
-        let size = self.n_params();
-        let mut inverse_root = Mat::identity(size, size);
-        self.cholesky.solve_lower_many(inverse_root.as_mut());
-        let mut covariance = Mat::zeros(size, size);
-        multiply_by_own_transpose(covariance.as_mut(), Accum::Replace, inverse_root.transpose());
+        let mut covariance = inverse_lower(&self.cholesky);
         mirror_lower(&mut covariance);
         covariance
     }
@@ -85,7 +273,7 @@ impl WeightSpace {
 
 impl Precision for WeightSpace {
     fn n_params(&self) -> usize {
-        self.precision.nrows()
+        self.cholesky.size()
     }
 
     fn log_det_ratio(&self) -> f64 {
@@ -93,7 +281,7 @@ impl Precision for WeightSpace {
     }
 
     fn effective_parameters(&self) -> f64 {
-        let covariance = self.covariance_matrix();
+        let covariance = inverse_lower(&self.cholesky);
         let mut prior_share = 0.0;
         self.prior.for_each_group(|range, alpha| {
             prior_share += alpha * range.map(|d| covariance[(d, d)]).sum::<f64>();
@@ -101,42 +289,76 @@ impl Precision for WeightSpace {
         self.n_params() as f64 - prior_share
     }
 
-    fn solver(&self) -> &'static str {
-        "weight-space"
+    fn structure(&self) -> Structure {
+        Structure::WeightSpace
     }
 
-    fn worker(&self) -> Box<dyn PrecisionWorker + Send + '_> {
-        Box::new(WeightSpaceWorker { posterior: self })
-    }
-}
-
-struct WeightSpaceWorker<'a> {
-    posterior: &'a WeightSpace,
-}
-
-impl PrecisionWorker for WeightSpaceWorker<'_> {
-    fn times(&mut self, direction: &[f64], product: &mut [f64]) {
+    fn times(&self, direction: &[f64], product: &mut [f64]) {
         let size = direction.len();
         let direction = MatRef::from_column_major_slice(direction, size, 1);
         let product = MatMut::from_column_major_slice_mut(product, size, 1);
-        multiply(product, Accum::Replace, self.posterior.precision.as_ref(), direction);
+        multiply(product, Accum::Replace, self.matrix(), direction);
     }
 
-    fn solve(&mut self, rhs: &[f64], solution: &mut [f64]) {
+    fn solve(&self, rhs: &[f64], solution: &mut [f64]) {
         solution.copy_from_slice(rhs);
-        self.posterior.cholesky.solve(solution);
+        self.cholesky.solve(solution);
     }
 
     /// v = L⁻ᵀε.
-    fn sample(&mut self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
+    fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
         fill_standard_normal(generator, draw);
-        self.posterior.cholesky.solve_upper(draw);
+        self.cholesky.solve_upper(draw);
     }
 
     /// (L⁻¹Cᵀ)ᵀ(L⁻¹Cᵀ).
-    fn covariance(&mut self, rows: MatRef<'_, f64>, covariance: MatMut<'_, f64>) {
+    fn covariance(&self, rows: MatRef<'_, f64>, covariance: MatMut<'_, f64>) {
         let mut solved = rows.transpose().to_owned();
-        self.posterior.cholesky.solve_lower_many(solved.as_mut());
+        self.cholesky.solve_lower_many(solved.as_mut());
         multiply(covariance, Accum::Replace, solved.transpose(), solved.as_ref());
+    }
+
+    fn points_at_once(&self, n_outputs: usize, _: f64) -> usize {
+        (BLOCK_NUMBERS / (self.n_params() * n_outputs).max(1) as f64) as usize
+    }
+
+    fn size_in_words(&self) -> String {
+        let size = self.n_params();
+        format!("a {size} × {size} matrix")
+    }
+
+    fn save(&self) -> Vec<SavedTensor> {
+        vec![packed("cholesky", self.cholesky.lower())]
+    }
+}
+
+/// The ridge regression with a D × D system for rows that change.
+pub(super) struct WeightRidge {
+    rows: Mat<f64>,
+    cholesky: Cholesky,
+}
+
+impl WeightRidge {
+    pub(super) fn new(n_rows: usize, n_params: usize) -> Self {
+        Self { rows: Mat::zeros(n_rows, n_params), cholesky: Cholesky::new(n_params) }
+    }
+}
+
+impl RidgeSolver for WeightRidge {
+    fn solve(
+        &mut self,
+        rows: &mut PulledBack<'_>,
+        prior: &PriorPrecision,
+        force: &mut [f64],
+        solution: &mut [f64],
+    ) -> bool {
+        rows.dense(self.rows.as_mut());
+        multiply_by_own_transpose(self.cholesky.matrix_mut(), Accum::Replace, self.rows.transpose());
+        if factor_with_prior(&mut self.cholesky, prior).is_err() {
+            return false;
+        }
+        rows.transpose_times(force, solution);
+        self.cholesky.solve(solution);
+        true
     }
 }

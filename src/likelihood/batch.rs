@@ -16,8 +16,11 @@ pub struct PointBuffers {
     matrix: Vec<f64>,
 }
 
-/// Gathers entry n of each unit.
+/// Gathers entry n of each unit. Outputs that were not computed, because nothing depends on them, are left as they are.
 fn gather(from: &[f64], n: usize, n_points: usize, into: &mut [f64]) {
+    if from.is_empty() {
+        return;
+    }
     for (p, value) in into.iter_mut().enumerate() {
         *value = from[p * n_points + n];
     }
@@ -85,8 +88,8 @@ impl PointBuffers {
         jet: &crate::map::Jet,
         scores: &[f64],
     ) -> (f64, f64) {
-        let curvature = dot(scores, &jet.curvatures) - self.fisher_quadratic(likelihood, jet);
-        (dot(scores, &jet.tangents), curvature)
+        let curvature = dot(scores, &jet.second) - self.fisher_quadratic(likelihood, jet);
+        (dot(scores, &jet.first), curvature)
     }
 
     /// The first and second derivative of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀHₙḟₙ with g the scores.
@@ -123,7 +126,7 @@ impl PointBuffers {
     /// The whitened force z of every point: entry (n, k) at `k·N + n`.
     pub fn whitened_force(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet, force: &mut [f64]) {
         if self.whole(likelihood) {
-            likelihood.whitened_force(&jet.outputs, &jet.tangents, &jet.curvatures, force);
+            likelihood.whitened_force(&jet.outputs, &jet.first, &jet.second, force);
             return;
         }
         for n in 0..self.n_points {
@@ -136,7 +139,7 @@ impl PointBuffers {
     /// Σₙ ḟₙᵀHₙḟₙ.
     pub fn fisher_quadratic(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet) -> f64 {
         if self.whole(likelihood) {
-            return likelihood.fisher_quadratic(&jet.outputs, &jet.tangents);
+            return likelihood.fisher_quadratic(&jet.outputs, &jet.first);
         }
         let mut sum = 0.0;
         for n in 0..self.n_points {
@@ -160,7 +163,7 @@ impl PointBuffers {
 
     fn gather_jet(&mut self, jet: &crate::map::Jet, n: usize) {
         gather(&jet.outputs, n, self.n_points, &mut self.outputs);
-        gather(&jet.tangents, n, self.n_points, &mut self.tangents);
-        gather(&jet.curvatures, n, self.n_points, &mut self.curvatures);
+        gather(&jet.first, n, self.n_points, &mut self.tangents);
+        gather(&jet.second, n, self.n_points, &mut self.curvatures);
     }
 }

@@ -1,12 +1,15 @@
 //! Bernoulli in the logit: log p(y | f) = Σ_k (y_k f_k − log(1 + e^(f_k))), y_k ∈ {0, 1}, p = sigmoid f.
 
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
 use super::{Likelihood, TargetError, check_values, write, write_diagonal};
 use crate::elementary::{exp, sigmoid, softplus, vectorized_sum};
 
 /// Independent yes/no targets, one for each output, whose log odds are the outputs.
 ///
 /// ```
-/// use riemannian_laplace::likelihood::{Bernoulli, Likelihood};
+/// use riemannian_laplace::internals::likelihood::{Bernoulli, Likelihood};
 ///
 /// assert_eq!(Bernoulli.log_density(&[0.0], &[800.0]), -800.0);
 ///
@@ -106,5 +109,11 @@ impl Likelihood for Bernoulli {
 
     fn variance(&self, outputs: &[f64], variance: &mut [f64]) {
         write(variance, outputs.iter().map(|&f| bernoulli_variance(f)));
+    }
+
+    fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]) {
+        for (y, &f) in target.iter_mut().zip(outputs) {
+            *y = f64::from(u8::from(generator.random::<f64>() < sigmoid(f)));
+        }
     }
 }

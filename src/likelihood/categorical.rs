@@ -4,13 +4,16 @@
 //! others ρ = Σ_{j≠t} w_j: so 1 − p_t = ρ/(1 + ρ) and log p_t = −log(1 + ρ) keep their digits when ρ is far below
 //! rounding, and so do means and variances of ḟ, f̈ once their entry t is subtracted.
 
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
 use super::{Likelihood, TargetError, at_least_outputs, check_width, write};
 use crate::elementary::exp;
 
 /// One of C classes, whose probabilities are the softmax of the outputs; a target is the class's index.
 ///
 /// ```
-/// use riemannian_laplace::likelihood::{Categorical, Likelihood};
+/// use riemannian_laplace::internals::likelihood::{Categorical, Likelihood};
 ///
 /// let outputs = [800.0, 0.0, 0.0];
 /// assert_eq!(Categorical.log_density(&[1.0], &outputs), -800.0);
@@ -184,6 +187,19 @@ impl Likelihood for Categorical {
         let softmax = Softmax::new(outputs);
         let products = softmax.probabilities().enumerate().map(|(k, p)| p * softmax.complement(k, p));
         write(variance, products);
+    }
+
+    fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]) {
+        let mut rest = generator.random::<f64>();
+        let mut label = outputs.len().saturating_sub(1);
+        for (class, probability) in Softmax::new(outputs).probabilities().enumerate() {
+            if rest < probability {
+                label = class;
+                break;
+            }
+            rest -= probability;
+        }
+        target.fill(label as f64);
     }
 }
 

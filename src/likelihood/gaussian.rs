@@ -1,8 +1,11 @@
 //! Gaussian noise: log p(y | f) = −Σ_k (½((y_k − f_k)/σ_k)² + log σ_k + ½ log 2π).
 
+use rand_chacha::ChaCha8Rng;
+
 use super::{Likelihood, TargetError, at_least_outputs, check_values, write, write_diagonal};
 use crate::elementary::vectorized_sum;
 use crate::linalg::dot;
+use crate::random::fill_standard_normal;
 
 /// ½ log 2π.
 const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
@@ -10,7 +13,7 @@ const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 /// y = f + σ ε, with one noise level σ for all outputs or one for each.
 ///
 /// ```
-/// use riemannian_laplace::likelihood::{Gaussian, Likelihood};
+/// use riemannian_laplace::internals::likelihood::{Gaussian, Likelihood};
 ///
 /// let noise = Gaussian::new(0.5)?;
 /// let expected = -0.5 * 4.0 - 0.5_f64.ln() - 0.5 * (2.0 * std::f64::consts::PI).ln();
@@ -22,7 +25,7 @@ const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 /// assert_eq!(variance, [0.25, 4.0]);
 /// assert!(noise.check_outputs(3).is_err());
 /// assert!(Gaussian::new(-1.0).is_err());
-/// # Ok::<(), riemannian_laplace::likelihood::NoiseError>(())
+/// # Ok::<(), riemannian_laplace::internals::likelihood::NoiseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gaussian {
@@ -145,6 +148,10 @@ impl Likelihood for Gaussian {
         }
     }
 
+    fn has_constant_fisher(&self) -> bool {
+        true
+    }
+
     fn is_separable(&self) -> bool {
         self.sigmas.len() == 1
     }
@@ -160,5 +167,12 @@ impl Likelihood for Gaussian {
 
     fn variance(&self, _: &[f64], variance: &mut [f64]) {
         write(variance, self.levels().map(|sigma| sigma * sigma));
+    }
+
+    fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]) {
+        fill_standard_normal(generator, target);
+        for ((y, f), sigma) in target.iter_mut().zip(outputs).zip(self.levels()) {
+            *y = f + sigma * *y;
+        }
     }
 }

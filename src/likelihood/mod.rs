@@ -31,6 +31,8 @@ pub use gaussian::{Gaussian, NoiseError};
 pub use poisson::Poisson;
 pub use scaled::Scaled;
 
+use rand_chacha::ChaCha8Rng;
+
 use crate::elementary::vectorized;
 
 /// The distribution of one observation y given the network's P raw outputs f.
@@ -41,7 +43,7 @@ use crate::elementary::vectorized;
 /// other methods do not check again and never allocate.
 ///
 /// ```
-/// use riemannian_laplace::likelihood::{Bernoulli, Categorical, Likelihood, Poisson};
+/// use riemannian_laplace::internals::likelihood::{Bernoulli, Categorical, Likelihood, Poisson};
 ///
 /// let likelihoods: [&dyn Likelihood; 3] = [&Bernoulli, &Categorical, &Poisson];
 /// let (outputs, tangents) = ([0.3, -1.2], [1.0, 0.5]);
@@ -87,6 +89,12 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// ḟᵀ H ḟ, which is also −d²log p along a straight line of outputs, as a sum of squares.
     fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64;
 
+    /// Whether H is the same for all outputs f: then neither R, z nor ḟᵀHḟ depends on f, and outputs given to them may be
+    /// any numbers.
+    fn has_constant_fisher(&self) -> bool {
+        false
+    }
+
     /// Whether log p is a sum over the outputs of terms of one form, each with its own target. All points of a network
     /// with one output are then evaluated by one call, as if they were many outputs of a single observation.
     fn is_separable(&self) -> bool {
@@ -105,6 +113,9 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
 
     /// Writes the variance of every component of y given f, for classes that of their indicators.
     fn variance(&self, outputs: &[f64], variance: &mut [f64]);
+
+    /// Draws an observation y given f, of [`n_targets`](Self::n_targets) values.
+    fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]);
 }
 
 /// A target that a likelihood cannot have produced, or a network it does not fit.

@@ -1,5 +1,8 @@
 //! Poisson in the log rate: log p(y | f) = Σ_k (y_k f_k − e^(f_k) − log y_k!), y_k ∈ {0, 1, 2, …}.
 
+use rand_chacha::ChaCha8Rng;
+use rand_distr::Distribution;
+
 use super::{Likelihood, TargetError, check_values, write, write_diagonal};
 use crate::elementary::exp;
 
@@ -12,7 +15,7 @@ const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 /// −∞. Quantities made of √(eᶠ), or of eᶠ times something small, stay finite as long as their value can be represented.
 ///
 /// ```
-/// use riemannian_laplace::likelihood::{Likelihood, Poisson};
+/// use riemannian_laplace::internals::likelihood::{Likelihood, Poisson};
 ///
 /// // Three events at rate 2: e⁻² 2³/3!
 /// let expected = ((-2.0_f64).exp() * 8.0 / 6.0).ln();
@@ -83,5 +86,17 @@ impl Likelihood for Poisson {
 
     fn variance(&self, outputs: &[f64], variance: &mut [f64]) {
         self.mean(outputs, variance);
+    }
+
+    /// A rate beyond what can be drawn from gives itself, which no count near it tells apart.
+    fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]) {
+        for (y, &f) in target.iter_mut().zip(outputs) {
+            let rate = exp(f);
+            *y = match rand_distr::Poisson::new(rate) {
+                Ok(distribution) => distribution.sample(generator),
+                // Also where the rate is zero.
+                Err(_) => rate.round(),
+            };
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rand_chacha::ChaCha8Rng;
+
 use super::{Likelihood, TargetError};
 
 /// p(y | f)ˢ, up to its constant: H, C and the gradient are multiplied by s, R and z by √s. A batch of |B| data points
@@ -9,7 +11,7 @@ use super::{Likelihood, TargetError};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use riemannian_laplace::likelihood::{Bernoulli, Likelihood, Scaled};
+/// use riemannian_laplace::internals::likelihood::{Bernoulli, Likelihood, Scaled};
 /// let (mut plain, mut scaled) = ([0.0], [0.0]);
 /// Bernoulli.fisher(&[0.3], &mut plain);
 /// Scaled::new(Arc::new(Bernoulli), 4.0).fisher(&[0.3], &mut scaled);
@@ -77,6 +79,10 @@ impl Likelihood for Scaled {
         self.scale * self.likelihood.fisher_quadratic(outputs, tangents)
     }
 
+    fn has_constant_fisher(&self) -> bool {
+        self.likelihood.has_constant_fisher()
+    }
+
     fn is_separable(&self) -> bool {
         self.likelihood.is_separable()
     }
@@ -94,5 +100,10 @@ impl Likelihood for Scaled {
     /// That of the likelihood itself.
     fn variance(&self, outputs: &[f64], variance: &mut [f64]) {
         self.likelihood.variance(outputs, variance);
+    }
+
+    /// That of the likelihood itself.
+    fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]) {
+        self.likelihood.draw(outputs, generator, target);
     }
 }

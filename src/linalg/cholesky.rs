@@ -15,7 +15,7 @@ pub struct FailedPivot(pub usize);
 /// [`Cholesky::factor`], then solve.
 ///
 /// ```
-/// use riemannian_laplace::linalg::Cholesky;
+/// use riemannian_laplace::internals::linalg::Cholesky;
 /// let mut cholesky = Cholesky::new(2);
 /// let mut matrix = cholesky.matrix_mut();
 /// (matrix[(0, 0)], matrix[(1, 0)], matrix[(1, 1)]) = (4.0, 2.0, 3.0);
@@ -51,6 +51,11 @@ impl Cholesky {
     pub fn new(size: usize) -> Self {
         let scratch = llt::factor::cholesky_in_place_scratch::<f64>(size, parallelism(0.0), Default::default());
         Self { lower: Mat::zeros(size, size), buffer: MemBuffer::new(scratch), room: small::room(size) }
+    }
+
+    /// A factor L that is known already (its lower triangle is read).
+    pub fn from_factor(lower: Mat<f64>) -> Self {
+        Self { lower, buffer: MemBuffer::new(Default::default()), room: Vec::new() }
     }
 
     /// The number of rows.

@@ -25,7 +25,7 @@ pub struct Convergence {
 /// Buffers of conjugate gradients, reused from one system to the next.
 ///
 /// ```
-/// use riemannian_laplace::linalg::{ConjugateGradients, StoppingRule};
+/// use riemannian_laplace::internals::linalg::{ConjugateGradients, StoppingRule};
 /// let (mut solver, mut x) = (ConjugateGradients::new(2), [0.0; 2]);
 /// let rule = StoppingRule { tolerance: 1e-12, max_products: 10 };
 /// let times = |u: &[f64], product: &mut [f64]| {

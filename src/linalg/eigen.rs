@@ -21,7 +21,7 @@ pub struct SymmetricEigen {
 ///
 /// ```
 /// use faer::mat;
-/// use riemannian_laplace::linalg::symmetric_eigen;
+/// use riemannian_laplace::internals::linalg::symmetric_eigen;
 /// let eigen = symmetric_eigen(mat![[2.0, 0.0], [1.0, 2.0]].as_ref(), "the example")?;
 /// assert!((eigen.values[0] - 1.0).abs() < 1e-15 && (eigen.values[1] - 3.0).abs() < 1e-15);
 /// # Ok::<(), riemannian_laplace::Error>(())

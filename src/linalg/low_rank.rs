@@ -12,7 +12,7 @@ use super::{
     symmetric_eigen,
 };
 use crate::error::{Error, Result};
-use crate::random::{fill_standard_normal, stream};
+use crate::random::{Purpose, fill_standard_normal, stream};
 
 /// P⁻¹ ≈ (I + K)⁻¹, the identity but for r directions.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl LowRankInverse {
     /// Costs one product for each column tried, at most twice the columns kept.
     ///
     /// ```
-    /// use riemannian_laplace::linalg::LowRankInverse;
+    /// use riemannian_laplace::internals::linalg::LowRankInverse;
     /// // K = diag(99, 0, 0)
     /// let inverse = LowRankInverse::of_kernel(3, 3, 0, |u, product| {
     ///     product.fill(0.0);
@@ -185,7 +185,7 @@ impl LowRankInverse {
 
 /// A random unit vector, the `index`-th of its seed.
 fn fill_random_direction(seed: u64, index: usize, direction: &mut [f64]) {
-    fill_standard_normal(&mut stream(seed, index as u64), direction);
+    fill_standard_normal(&mut stream(seed, Purpose::Preconditioner, index as u64), direction);
     let length = norm(direction);
     direction.iter_mut().for_each(|value| *value /= length);
 }

@@ -8,16 +8,18 @@ mod eigen;
 mod elementwise;
 mod low_rank;
 mod small;
+mod symmetric;
 
 pub use cholesky::{Cholesky, FailedPivot};
 pub use conjugate_gradients::{ConjugateGradients, Convergence, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
+pub use symmetric::{inverse_lower, mirror_lower, pack_lower, packed_length, trace_of_product, unpack_lower};
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::prelude::ReborrowMut;
-use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, ColMut, ColRef, MatMut, MatRef, Par};
 
 /// Multiply-adds below which a product is not worth sharing among threads.
 const PARALLEL_THRESHOLD: f64 = 2e7;
@@ -37,14 +39,33 @@ pub(crate) fn threads_are_free() -> bool {
 /// Up to this many columns (of the left factor) or rows (of the product) a plain loop beats faer's blocked kernels.
 const THIN: usize = 4;
 
-/// A column of a column-major matrix as a slice; empty if it is not contiguous.
-pub fn column_slice(column: ColRef<'_, f64>) -> &[f64] {
-    column.try_as_col_major().map(ColRef::as_slice).unwrap_or_default()
+/// What is said when a column that should be contiguous is not.
+const STRIDED: &str = "columns taken as slices belong to matrices whose columns are contiguous";
+
+/// A column of a matrix whose columns are contiguous, as a slice.
+///
+/// Inside this crate only, where such matrices are owned ones and blocks of their rows and columns; public functions that
+/// take views ask [`by_columns`] first. Another column would be a mistake in this crate: it stops the program, since a
+/// product without that column would be a wrong number that nobody notices.
+pub(crate) fn column_slice(column: ColRef<'_, f64>) -> &[f64] {
+    column.try_as_col_major().map(ColRef::as_slice).expect(STRIDED)
 }
 
-/// A column of a column-major matrix as a slice; empty if it is not contiguous.
-pub fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
-    column.try_as_col_major_mut().map(ColMut::as_slice_mut).unwrap_or_default()
+/// As [`column_slice`], to be written to.
+pub(crate) fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
+    column.try_as_col_major_mut().map(ColMut::as_slice_mut).expect(STRIDED)
+}
+
+/// Whether the columns are contiguous.
+pub(crate) fn by_columns(matrix: MatRef<'_, f64>) -> bool {
+    matrix.try_as_col_major().is_some()
+}
+
+/// Does work on a copy whose columns are contiguous, and copies the result back.
+pub(crate) fn through_columns(mut target: MatMut<'_, f64>, work: impl FnOnce(MatMut<'_, f64>)) {
+    let mut copy = target.rb().to_owned();
+    work(copy.as_mut());
+    target.copy_from(&copy);
 }
 
 /// Sums of few columns: dst ← beta·dst + Σₖ lhsₖ·rhsₖ for each column of dst.
@@ -75,7 +96,6 @@ fn inner_products(mut dst: MatMut<'_, f64>, accumulate: Accum, rows: MatRef<'_, 
 
 /// dst ← beta·dst + lhs·rhs, with beta 0 ([`Accum::Replace`]) or 1 ([`Accum::Add`]).
 pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
-    let by_columns = |matrix: MatRef<'_, f64>| matrix.try_as_col_major().is_some();
     if (1..=THIN).contains(&lhs.ncols()) && by_columns(lhs) && by_columns(dst.as_ref()) {
         return combine_columns(dst, accumulate, lhs, rhs);
     }
@@ -89,7 +109,10 @@ pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, r
 /// dst ← offsets + lhs·rhs, one offset for each column (zero where there is none).
 pub fn multiply_with_offsets(mut dst: MatMut<'_, f64>, offsets: &[f64], lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
     let offset = |j: usize| offsets.get(j).copied().unwrap_or(0.0);
-    if lhs.ncols() == 1 {
+    if !by_columns(dst.rb()) {
+        return through_columns(dst, |dst| multiply_with_offsets(dst, offsets, lhs, rhs));
+    }
+    if lhs.ncols() == 1 && by_columns(lhs) {
         let source = column_slice(lhs.col(0));
         for (j, column) in dst.col_iter_mut().enumerate() {
             affine(offset(j), rhs[(0, j)], source, column_slice_mut(column));
@@ -105,7 +128,7 @@ pub fn multiply_with_offsets(mut dst: MatMut<'_, f64>, offsets: &[f64], lhs: Mat
 /// The lower triangle of dst ← beta·dst + lhs·lhsᵀ.
 pub fn multiply_by_own_transpose(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>) {
     let columns = lhs.transpose();
-    if lhs.nrows() <= small::SMALL && accumulate == Accum::Replace && columns.try_as_col_major().is_some() {
+    if lhs.nrows() <= small::SMALL && accumulate == Accum::Replace && by_columns(columns) {
         return small::own_products(columns, dst);
     }
     let work = 0.5 * lhs.nrows() as f64 * lhs.ncols() as f64 * lhs.nrows() as f64;
@@ -122,18 +145,55 @@ pub fn multiply_by_own_transpose(dst: MatMut<'_, f64>, accumulate: Accum, lhs: M
     );
 }
 
-/// Copies the lower triangle onto the upper one.
-pub fn mirror_lower(matrix: &mut Mat<f64>) {
-    for j in 0..matrix.ncols() {
-        for i in j + 1..matrix.nrows() {
-            matrix[(j, i)] = matrix[(i, j)];
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use faer::Mat;
+
     use super::*;
+
+    #[test]
+    fn products_are_the_same_whichever_way_the_matrices_are_stored() {
+        for (rows, inner, columns) in [(5, 1, 3), (5, 3, 4), (3, 7, 2), (9, 9, 9)] {
+            let lhs = Mat::from_fn(rows, inner, |i, k| ((3 * i + 5 * k) % 7) as f64 - 2.5);
+            let rhs = Mat::from_fn(inner, columns, |k, j| ((2 * k + 7 * j) % 5) as f64 - 1.5);
+            let offsets: Vec<f64> = (0..columns).map(|j| 0.5 * j as f64).collect();
+            // Sums of few halves and quarters: exact in any order.
+            let product =
+                Mat::from_fn(rows, columns, |i, j| (0..inner).map(|k| lhs[(i, k)] * rhs[(k, j)]).sum::<f64>());
+            let square = Mat::from_fn(rows, rows, |i, j| (0..inner).map(|k| lhs[(i, k)] * lhs[(j, k)]).sum::<f64>());
+            let (left_rows, right_rows) = (lhs.transpose().to_owned(), rhs.transpose().to_owned());
+            for left in [lhs.as_ref(), left_rows.transpose()] {
+                for right in [rhs.as_ref(), right_rows.transpose()] {
+                    let mut stored: [Mat<f64>; 2] = [Mat::zeros(rows, columns), Mat::zeros(columns, rows)];
+                    let [by_columns, by_rows] = &mut stored;
+                    for mut target in [by_columns.as_mut(), by_rows.as_mut().transpose_mut()] {
+                        multiply(target.rb_mut(), Accum::Replace, left, right);
+                        assert_eq!(target.rb().to_owned(), product);
+                        multiply_with_offsets(target.rb_mut(), &offsets, left, right);
+                        assert_eq!(
+                            target.rb().to_owned(),
+                            Mat::from_fn(rows, columns, |i, j| product[(i, j)] + offsets[j])
+                        );
+                    }
+                }
+                let mut stored: [Mat<f64>; 2] = [Mat::zeros(rows, rows), Mat::zeros(rows, rows)];
+                let [by_columns, by_rows] = &mut stored;
+                for mut target in [by_columns.as_mut(), by_rows.as_mut().transpose_mut()] {
+                    multiply_by_own_transpose(target.rb_mut(), Accum::Replace, left);
+                    for (i, j) in (0..rows).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                        assert_eq!(target[(i, j)], square[(i, j)]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "contiguous")]
+    fn a_strided_column_is_never_taken_for_an_empty_one() {
+        let matrix: Mat<f64> = Mat::zeros(3, 3);
+        column_slice(matrix.transpose().col(1));
+    }
 
     /// The bits of large products and factors, which are shared among threads.
     fn bits(threads: usize) -> Vec<u64> {

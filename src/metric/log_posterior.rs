@@ -1,36 +1,29 @@
 //! θ → ℓ(θ), the log posterior as a map with one output: its pullback metric I + ∇ℓ∇ℓᵀ is the Monge metric.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use faer::MatMut;
 
-use crate::map::{DifferentiableMap, Jet, SingleRow};
-use crate::target::{Target, TargetWorkspace};
+use crate::map::{Evaluate, Jet, Map, Rows, Scratch, SingleRow};
+use crate::target::{Target, TargetEvaluator};
 
 /// The log posterior of a target as a map.
-#[derive(Debug)]
-pub struct LogPosterior<'a, M> {
-    target: &'a Target<M>,
+#[derive(Debug, Clone)]
+pub struct LogPosterior {
+    target: Target,
 }
 
-impl<M> Copy for LogPosterior<'_, M> {}
-
-impl<M> Clone for LogPosterior<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<'a, M: DifferentiableMap> LogPosterior<'a, M> {
+impl LogPosterior {
     /// ℓ of this target.
-    pub fn new(target: &'a Target<M>) -> Self {
-        Self { target }
+    pub fn new(target: &Target) -> Self {
+        Self { target: target.clone() }
     }
 }
 
-impl<M: DifferentiableMap> DifferentiableMap for LogPosterior<'_, M> {
-    type Workspace = (TargetWorkspace<M::Workspace>, SingleRow);
-
+impl Map for LogPosterior {
     fn n_params(&self) -> usize {
-        self.target.map.n_params()
+        self.target.n_params()
     }
 
     fn n_points(&self) -> usize {
@@ -42,49 +35,71 @@ impl<M: DifferentiableMap> DifferentiableMap for LogPosterior<'_, M> {
     }
 
     fn groups(&self) -> Vec<usize> {
-        self.target.map.groups()
+        self.target.map().groups()
     }
 
-    fn workspace(&self, _: usize) -> Self::Workspace {
-        (self.target.workspace(), SingleRow::new(self.groups()))
+    fn evaluate(self: Arc<Self>, _: usize) -> Box<dyn Evaluate> {
+        Box::new(LogPosteriorEvaluator { inner: self.target.evaluator(), single: SingleRow::new(self.groups()) })
     }
 
-    fn outputs(&self, theta: &[f64], outputs: &mut [f64], (inner, _): &mut Self::Workspace) {
-        outputs[0] = self.target.log_posterior(theta, inner);
-        self.target.fill_scores(inner);
+    fn evaluator_size(&self, _: usize) -> f64 {
+        self.target.map().evaluator_size(1) + self.n_params() as f64
+    }
+}
+
+/// One thread's evaluations of a [`LogPosterior`].
+struct LogPosteriorEvaluator {
+    inner: TargetEvaluator,
+    single: SingleRow,
+}
+
+impl Evaluate for LogPosteriorEvaluator {
+    fn outputs(&mut self, theta: &[f64], outputs: &mut [f64]) {
+        self.inner.move_to(theta);
+        outputs[0] = self.inner.log_posterior_of_last(theta);
     }
 
-    fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet, (inner, _): &mut Self::Workspace) {
-        // The metric of a graph does not depend on its height, which would cost a quarter of the evaluation.
-        jet.outputs[0] = f64::NAN;
-        (jet.tangents[0], jet.curvatures[0]) = self.target.slope_and_curvature(theta, velocity, inner);
+    /// The metric of a graph does not depend on its height, which would cost a quarter of the evaluation: it is computed
+    /// only when asked for.
+    fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
+        (jet.first[0], jet.second[0]) = self.inner.slope_and_bend(theta, velocity);
+        if let Some(output) = jet.outputs.first_mut() {
+            *output = self.inner.log_posterior_of_last(theta);
+        }
     }
 
-    fn pull_back(&self, theta: &[f64], seeds: &[f64], (inner, single): &mut Self::Workspace) {
-        let map = &self.target.map;
-        map.pull_back(theta, &inner.scores, &mut inner.map);
-        map.transpose_times(&inner.ones, &mut inner.map, &mut single.row);
-        self.target.prior.add_gradient(theta, &mut single.row);
-        single.row.iter_mut().for_each(|value| *value *= seeds[0]);
+    fn pull_back(&mut self, theta: &[f64], seeds: &[f64]) {
+        self.inner.pull_back_gradient(theta, &mut self.single.row);
+        self.single.row.iter_mut().for_each(|value| *value *= seeds[0]);
     }
+}
 
-    fn rows(&self, (_, single): &mut Self::Workspace, rows: MatMut<'_, f64>) {
-        single.rows(rows);
+impl Rows for LogPosteriorEvaluator {
+    fn n_rows(&self) -> usize {
+        1
     }
-
-    fn times(&self, direction: &[f64], (_, single): &mut Self::Workspace, product: &mut [f64]) {
-        single.times(direction, product);
+    fn n_params(&self) -> usize {
+        self.single.n_params()
     }
-
-    fn transpose_times(&self, weights: &[f64], (_, single): &mut Self::Workspace, product: &mut [f64]) {
-        single.transpose_times(weights, product);
+    fn group_sizes(&self) -> Vec<usize> {
+        self.single.group_sizes()
     }
-
-    fn gram(&self, variances: &[f64], (_, single): &mut Self::Workspace, gram: MatMut<'_, f64>) {
-        single.gram(variances, gram);
+    fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        self.single.times(direction, product, scratch);
     }
-
-    fn workspace_size(&self, _: usize) -> f64 {
-        self.target.map.workspace_size(1) + self.n_params() as f64
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        self.single.transpose_times(weights, product, scratch);
+    }
+    fn dense(&self, rows: MatMut<'_, f64>) {
+        self.single.dense(rows);
+    }
+    fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
+        self.single.gram(variances, gram, scratch);
+    }
+    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
+        self.single.cross_gram(other, variances, gram, scratch);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

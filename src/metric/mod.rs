@@ -15,32 +15,30 @@
 
 mod log_likelihoods;
 mod log_posterior;
-mod matrix_free;
 mod pullback;
 mod quadratic;
 mod subsampled;
 
 pub use log_likelihoods::LogLikelihoods;
 pub use log_posterior::LogPosterior;
-pub use matrix_free::{MatrixFreeOptions, SolverReport};
-pub use pullback::{Pullback, PullbackEvaluator, Space};
+pub use pullback::{Pullback, PullbackEvaluator};
 pub use quadratic::Quadratic;
 pub use subsampled::{Batch, Subsampled};
 
 use std::sync::Arc;
 
-use crate::laplace::Precision;
+use crate::laplace::{Precision, SolverReport};
 use crate::likelihood::Gaussian;
-use crate::map::{DifferentiableMap, Jet};
+use crate::map::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::target::Target;
 
 /// A Riemannian metric on the parameters, as far as its geodesics are concerned.
-pub trait Metric: Sync {
+pub trait Metric: Send + Sync {
     /// D, the number of parameters.
     fn n_params(&self) -> usize;
-    /// Buffers and the operations that need them, one a thread.
-    fn evaluator(&self) -> Box<dyn Evaluator + Send + '_>;
+    /// One thread's buffers and the operations that need them.
+    fn evaluator(&self) -> Box<dyn MetricEvaluator>;
     /// f64 numbers that one evaluator holds, for estimates before allocation.
     fn evaluator_size(&self) -> f64 {
         0.0
@@ -52,8 +50,8 @@ pub trait Metric: Sync {
 }
 
 /// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first
-/// (but see [`MatrixFreeOptions::refresh`]).
-pub trait Evaluator {
+/// (but see [`MatrixFreeOptions::refresh`](crate::laplace::MatrixFreeOptions::refresh)).
+pub trait MetricEvaluator: Send {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.
     fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]);
@@ -67,36 +65,32 @@ pub trait Evaluator {
 }
 
 /// The Fisher metric of a target, RLA-F: G = Σₙ JₙᵀH(fₙ)Jₙ + A.
-pub fn fisher<M: DifferentiableMap>(target: &Target<M>) -> Pullback<&M> {
-    Pullback::new(&target.map, target.likelihood.clone(), target.prior.precision.clone())
+pub fn fisher(target: &Target) -> Pullback {
+    Pullback::fitting(target.map().clone(), target.likelihood().clone(), target.prior().precision().clone())
 }
 
 /// The Monge metric of a target, RLA-B: G = I + ∇ℓ ∇ℓᵀ.
-pub fn monge<M: DifferentiableMap>(target: &Target<M>) -> Pullback<LogPosterior<'_, M>> {
-    let identity = identity(&target.map.groups());
-    Pullback::new(LogPosterior::new(target), Arc::new(Gaussian::unit()), identity)
+pub fn monge(target: &Target) -> Pullback {
+    let identity = PriorPrecision::identity(&target.map().groups());
+    Pullback::fitting(Arc::new(LogPosterior::new(target)), Arc::new(Gaussian::unit()), identity)
 }
 
 /// The empirical Fisher metric of a target: G = Σₙ sₙsₙᵀ + A with sₙ = ∇ log p(yₙ | fₙ(θ)).
-pub fn empirical_fisher<M: DifferentiableMap>(target: &Target<M>) -> Pullback<LogLikelihoods<'_, M>> {
-    let prior = target.prior.precision.clone();
-    Pullback::new(LogLikelihoods::new(target), Arc::new(Gaussian::unit()), prior)
+pub fn empirical_fisher(target: &Target) -> Pullback {
+    let prior = target.prior().precision().clone();
+    Pullback::fitting(Arc::new(LogLikelihoods::new(target)), Arc::new(Gaussian::unit()), prior)
 }
 
 /// The Monge metric of the Gaussian N(centre, P⁻¹), from which RLA-BLog takes its logarithms.
-pub fn gaussian_monge<'a>(precision: &'a dyn Precision, centre: &'a [f64]) -> Pullback<Quadratic<'a>> {
-    let identity = identity(&[centre.len()]);
-    Pullback::new(Quadratic::new(precision, centre), Arc::new(Gaussian::unit()), identity)
+pub fn gaussian_monge(precision: Arc<dyn Precision>, centre: &[f64]) -> Pullback {
+    let identity = PriorPrecision::identity(&[centre.len()]);
+    Pullback::fitting(Arc::new(Quadratic::new(precision, centre)), Arc::new(Gaussian::unit()), identity)
 }
 
 /// The Euclidean metric, ELA: geodesics are straight lines.
-pub fn euclidean(n_params: usize) -> Pullback<NoOutputs> {
-    Pullback::new(NoOutputs { n_params }, Arc::new(Gaussian::unit()), identity(&[n_params]))
-}
-
-/// A = I.
-fn identity(groups: &[usize]) -> PriorPrecision {
-    PriorPrecision::scalar(1.0, groups).unwrap_or_else(|_| PriorPrecision::improper(groups.iter().sum()))
+pub fn euclidean(n_params: usize) -> Pullback {
+    let identity = PriorPrecision::identity(&[n_params]);
+    Pullback::fitting(Arc::new(NoOutputs { n_params }), Arc::new(Gaussian::unit()), identity)
 }
 
 /// The map without outputs, whose pullback metric is A alone.
@@ -105,9 +99,7 @@ pub struct NoOutputs {
     n_params: usize,
 }
 
-impl DifferentiableMap for NoOutputs {
-    type Workspace = ();
-
+impl Map for NoOutputs {
     fn n_params(&self) -> usize {
         self.n_params
     }
@@ -117,17 +109,35 @@ impl DifferentiableMap for NoOutputs {
     fn n_outputs(&self) -> usize {
         1
     }
-    fn workspace(&self, _: usize) {}
-    fn outputs(&self, _: &[f64], _: &mut [f64], (): &mut ()) {}
-    fn jet(&self, _: &[f64], _: &[f64], _: &mut Jet, (): &mut ()) {}
-    fn pull_back(&self, _: &[f64], _: &[f64], (): &mut ()) {}
-    fn rows(&self, (): &mut (), _: faer::MatMut<'_, f64>) {}
-    fn times(&self, _: &[f64], (): &mut (), _: &mut [f64]) {}
-    fn transpose_times(&self, _: &[f64], (): &mut (), product: &mut [f64]) {
+    fn evaluate(self: Arc<Self>, _: usize) -> Box<dyn Evaluate> {
+        Box::new(*self)
+    }
+    fn evaluator_size(&self, _: usize) -> f64 {
+        0.0
+    }
+}
+
+impl Evaluate for NoOutputs {
+    fn outputs(&mut self, _: &[f64], _: &mut [f64]) {}
+    fn jet(&mut self, _: &[f64], _: &[f64], _: &mut Jet) {}
+    fn pull_back(&mut self, _: &[f64], _: &[f64]) {}
+}
+
+impl Rows for NoOutputs {
+    fn n_rows(&self) -> usize {
+        0
+    }
+    fn n_params(&self) -> usize {
+        self.n_params
+    }
+    fn times(&self, _: &[f64], _: &mut [f64], _: &mut Scratch) {}
+    fn transpose_times(&self, _: &[f64], product: &mut [f64], _: &mut Scratch) {
         product.fill(0.0);
     }
-    fn gram(&self, _: &[f64], (): &mut (), _: faer::MatMut<'_, f64>) {}
-    fn workspace_size(&self, _: usize) -> f64 {
-        0.0
+    fn dense(&self, _: faer::MatMut<'_, f64>) {}
+    fn gram(&self, _: &[f64], _: faer::MatMut<'_, f64>, _: &mut Scratch) {}
+    fn cross_gram(&self, _: &dyn Rows, _: &[f64], _: faer::MatMut<'_, f64>, _: &mut Scratch) {}
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
     }
 }

@@ -1,80 +1,57 @@
 //! θ → −½(θ − θ̂)ᵀP(θ − θ̂), the log density of a Gaussian as a map with one output.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use faer::MatMut;
 
-use crate::laplace::{Precision, PrecisionWorker};
+use crate::laplace::Precision;
 use crate::linalg::dot;
-use crate::map::{DifferentiableMap, Jet, SingleRow};
+use crate::map::{Evaluate, Jet, Map, Rows, Scratch, SingleRow};
 
 /// The log density of N(centre, P⁻¹), up to its constant.
-pub struct Quadratic<'a> {
-    precision: &'a dyn Precision,
-    centre: &'a [f64],
+#[derive(Debug, Clone)]
+pub struct Quadratic {
+    precision: Arc<dyn Precision>,
+    centre: Arc<[f64]>,
     /// P column by column when D is small: a plain loop is then several times as fast as a general product.
-    entries: Option<Vec<f64>>,
+    entries: Option<Arc<[f64]>>,
 }
 
 /// The largest D for which P is kept entry by entry.
 const FEW: usize = 32;
 
-impl<'a> Quadratic<'a> {
+impl Quadratic {
     /// The Gaussian with this precision and centre.
-    pub fn new(precision: &'a dyn Precision, centre: &'a [f64]) -> Self {
+    pub fn new(precision: Arc<dyn Precision>, centre: &[f64]) -> Self {
         let size = centre.len();
         let entries = (size == precision.n_params() && size <= FEW).then(|| {
-            let (mut worker, mut entries) = (precision.worker(), vec![0.0; size * size]);
-            let mut unit = vec![0.0; size];
+            let (mut entries, mut unit) = (vec![0.0; size * size], vec![0.0; size]);
             for (d, column) in entries.chunks_exact_mut(size.max(1)).enumerate() {
                 unit[d] = 1.0;
-                worker.times(&unit, column);
+                precision.times(&unit, column);
                 unit[d] = 0.0;
             }
-            entries
+            entries.into()
         });
-        Self { precision, centre, entries }
+        Self { precision, centre: centre.into(), entries }
     }
-}
 
-/// product ← P u, from the entries where they are known.
-fn times(
-    entries: Option<&[f64]>,
-    worker: &mut (dyn PrecisionWorker + Send + '_),
-    direction: &[f64],
-    product: &mut [f64],
-) {
-    match entries {
-        Some(entries) => {
-            product.fill(0.0);
-            for (column, along) in entries.chunks_exact(direction.len().max(1)).zip(direction) {
-                product.iter_mut().zip(column).for_each(|(value, entry)| *value += entry * along);
+    /// product ← P u, from the entries where they are known.
+    fn times(&self, direction: &[f64], product: &mut [f64]) {
+        match &self.entries {
+            Some(entries) => {
+                product.fill(0.0);
+                for (column, along) in entries.chunks_exact(direction.len().max(1)).zip(direction) {
+                    product.iter_mut().zip(column).for_each(|(value, entry)| *value += entry * along);
+                }
             }
+            None => self.precision.times(direction, product),
         }
-        None => worker.times(direction, product),
     }
 }
 
-/// Buffers of a [`Quadratic`] map.
-pub struct QuadraticWorkspace<'a> {
-    worker: Box<dyn PrecisionWorker + Send + 'a>,
-    shift: Vec<f64>,
-    /// P(θ − θ̂), the negative gradient.
-    momentum: Vec<f64>,
-    turned: Vec<f64>,
-    single: SingleRow,
-}
-
-impl QuadraticWorkspace<'_> {
-    fn move_to(&mut self, theta: &[f64], map: &Quadratic<'_>) {
-        for ((shift, theta), centre) in self.shift.iter_mut().zip(theta).zip(map.centre) {
-            *shift = theta - centre;
-        }
-        times(map.entries.as_deref(), &mut *self.worker, &self.shift, &mut self.momentum);
-    }
-}
-
-impl<'a> DifferentiableMap for Quadratic<'a> {
-    type Workspace = QuadraticWorkspace<'a>;
-
+impl Map for Quadratic {
     fn n_params(&self) -> usize {
         self.centre.len()
     }
@@ -87,52 +64,87 @@ impl<'a> DifferentiableMap for Quadratic<'a> {
         1
     }
 
-    fn workspace(&self, _: usize) -> QuadraticWorkspace<'a> {
+    fn evaluate(self: Arc<Self>, _: usize) -> Box<dyn Evaluate> {
         let zeros = vec![0.0; self.n_params()];
-        QuadraticWorkspace {
-            worker: self.precision.worker(),
+        Box::new(QuadraticEvaluator {
             shift: zeros.clone(),
             momentum: zeros.clone(),
             turned: zeros,
             single: SingleRow::new(self.groups()),
+            map: self,
+        })
+    }
+
+    fn evaluator_size(&self, _: usize) -> f64 {
+        5.0 * self.n_params() as f64
+    }
+}
+
+/// One thread's evaluations of a [`Quadratic`] map.
+struct QuadraticEvaluator {
+    map: Arc<Quadratic>,
+    shift: Vec<f64>,
+    /// P(θ − θ̂), the negative gradient.
+    momentum: Vec<f64>,
+    turned: Vec<f64>,
+    single: SingleRow,
+}
+
+impl QuadraticEvaluator {
+    fn move_to(&mut self, theta: &[f64]) {
+        for ((shift, theta), centre) in self.shift.iter_mut().zip(theta).zip(self.map.centre.iter()) {
+            *shift = theta - centre;
         }
+        self.map.times(&self.shift, &mut self.momentum);
+    }
+}
+
+impl Evaluate for QuadraticEvaluator {
+    fn outputs(&mut self, theta: &[f64], outputs: &mut [f64]) {
+        self.move_to(theta);
+        outputs[0] = -0.5 * dot(&self.shift, &self.momentum);
     }
 
-    fn outputs(&self, theta: &[f64], outputs: &mut [f64], workspace: &mut Self::Workspace) {
-        workspace.move_to(theta, self);
-        outputs[0] = -0.5 * dot(&workspace.shift, &workspace.momentum);
+    fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
+        self.move_to(theta);
+        if let Some(output) = jet.outputs.first_mut() {
+            *output = -0.5 * dot(&self.shift, &self.momentum);
+        }
+        self.map.times(velocity, &mut self.turned);
+        jet.first[0] = -dot(&self.momentum, velocity);
+        jet.second[0] = -dot(&self.turned, velocity);
     }
 
-    fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet, workspace: &mut Self::Workspace) {
-        self.outputs(theta, &mut jet.outputs, workspace);
-        times(self.entries.as_deref(), &mut *workspace.worker, velocity, &mut workspace.turned);
-        jet.tangents[0] = -dot(&workspace.momentum, velocity);
-        jet.curvatures[0] = -dot(&workspace.turned, velocity);
-    }
-
-    fn pull_back(&self, _: &[f64], seeds: &[f64], workspace: &mut Self::Workspace) {
-        for (value, momentum) in workspace.single.row.iter_mut().zip(&workspace.momentum) {
+    fn pull_back(&mut self, _: &[f64], seeds: &[f64]) {
+        for (value, momentum) in self.single.row.iter_mut().zip(&self.momentum) {
             *value = -seeds[0] * momentum;
         }
     }
+}
 
-    fn rows(&self, workspace: &mut Self::Workspace, rows: MatMut<'_, f64>) {
-        workspace.single.rows(rows);
+impl Rows for QuadraticEvaluator {
+    fn n_rows(&self) -> usize {
+        1
     }
-
-    fn times(&self, direction: &[f64], workspace: &mut Self::Workspace, product: &mut [f64]) {
-        workspace.single.times(direction, product);
+    fn n_params(&self) -> usize {
+        self.single.n_params()
     }
-
-    fn transpose_times(&self, weights: &[f64], workspace: &mut Self::Workspace, product: &mut [f64]) {
-        workspace.single.transpose_times(weights, product);
+    fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        self.single.times(direction, product, scratch);
     }
-
-    fn gram(&self, variances: &[f64], workspace: &mut Self::Workspace, gram: MatMut<'_, f64>) {
-        workspace.single.gram(variances, gram);
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        self.single.transpose_times(weights, product, scratch);
     }
-
-    fn workspace_size(&self, _: usize) -> f64 {
-        5.0 * self.n_params() as f64
+    fn dense(&self, rows: MatMut<'_, f64>) {
+        self.single.dense(rows);
+    }
+    fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
+        self.single.gram(variances, gram, scratch);
+    }
+    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
+        self.single.cross_gram(other, variances, gram, scratch);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

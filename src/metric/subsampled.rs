@@ -10,7 +10,6 @@ use rand::Rng;
 use super::{LogLikelihoods, Pullback};
 use crate::error::{Error, Result};
 use crate::likelihood::{Gaussian, Scaled};
-use crate::map::MlpMap;
 use crate::target::Target;
 
 /// Some of N data points, in ascending order.
@@ -24,11 +23,11 @@ impl Batch {
     /// `size` of `total` data points, every choice equally likely.
     ///
     /// ```
-    /// use riemannian_laplace::metric::Batch;
-    /// use riemannian_laplace::random::stream;
-    /// let batch = Batch::draw(100, 10, &mut stream(0, 0))?;
+    /// use riemannian_laplace::internals::metric::Batch;
+    /// use riemannian_laplace::internals::random::{Purpose, stream};
+    /// let batch = Batch::draw(100, 10, &mut stream(0, Purpose::MetricBatch, 0))?;
     /// assert!(batch.points().len() == 10 && batch.points().is_sorted() && batch.scale() == 10.0);
-    /// assert!(Batch::draw(100, 101, &mut stream(0, 0)).is_err());
+    /// assert!(Batch::draw(100, 101, &mut stream(0, Purpose::MetricBatch, 0)).is_err());
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
     pub fn draw(total: usize, size: usize, generator: &mut impl Rng) -> Result<Self> {
@@ -59,41 +58,41 @@ impl Batch {
 ///
 /// ```
 /// # use ndarray::array;
-/// # use riemannian_laplace::{likelihood::Gaussian, map::MlpMap, network::*, prior::*, target::Target};
-/// use riemannian_laplace::metric::{Batch, Evaluator, Subsampled};
-/// use riemannian_laplace::random::stream;
+/// # use riemannian_laplace::internals::{likelihood::Gaussian, map::Model, network::*, prior::*, target::Target};
+/// use riemannian_laplace::internals::metric::{Batch, Metric, Subsampled};
+/// use riemannian_laplace::internals::random::{Purpose, stream};
 /// # let network = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 1);
 /// # let prior = Prior::gaussian(PriorPrecision::scalar(1.0, &[2])?);
-/// # let map = MlpMap::new(network.architecture().clone(), array![[1.0], [1.0], [1.0]].view())?;
+/// # let map = network.bind(array![[1.0], [1.0], [1.0]].view())?;
 /// # let observations = array![[0.0], [1.0], [2.0]];
 /// # let target = Target::new(map, std::sync::Arc::new(Gaussian::unit()), observations.view(), prior)?;
 /// // A target with three equal inputs: any one of them, counted three times, gives the metric of all.
-/// let part = Subsampled::new(&target, &Batch::draw(3, 1, &mut stream(0, 0))?)?;
-/// let speed = part.fisher().pullback_evaluator().squared_speed(network.parameters(), &[1.0, 0.0]);
+/// let part = Subsampled::new(&target, &Batch::draw(3, 1, &mut stream(0, Purpose::MetricBatch, 0))?)?;
+/// let speed = part.fisher().evaluator().squared_speed(network.parameters(), &[1.0, 0.0]);
 /// assert!((speed - 4.0).abs() < 1e-12);
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Subsampled {
-    target: Target<MlpMap>,
+    target: Target,
     scale: f64,
 }
 
 impl Subsampled {
     /// The points of the batch alone.
-    pub fn new(target: &Target<MlpMap>, batch: &Batch) -> Result<Self> {
+    pub fn new(target: &Target, batch: &Batch) -> Result<Self> {
         Ok(Self { target: target.at_points(batch.points())?, scale: batch.scale() })
     }
 
     /// A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ.
-    pub fn fisher(&self) -> Pullback<&MlpMap> {
-        let scaled = Arc::new(Scaled::new(self.target.likelihood.clone(), self.scale));
-        Pullback::new(&self.target.map, scaled, self.target.prior.precision.clone())
+    pub fn fisher(&self) -> Pullback {
+        let scaled = Arc::new(Scaled::new(self.target.likelihood().clone(), self.scale));
+        Pullback::fitting(self.target.map().clone(), scaled, self.target.prior().precision().clone())
     }
 
     /// A + (N/|B|) Σ_{n∈B} sₙsₙᵀ with sₙ = ∇ log p(yₙ | fₙ(θ)).
-    pub fn empirical_fisher(&self) -> Pullback<LogLikelihoods<'_, MlpMap>> {
+    pub fn empirical_fisher(&self) -> Pullback {
         let scaled = Arc::new(Scaled::new(Arc::new(Gaussian::unit()), self.scale));
-        Pullback::new(LogLikelihoods::new(&self.target), scaled, self.target.prior.precision.clone())
+        Pullback::fitting(Arc::new(LogLikelihoods::new(&self.target)), scaled, self.target.prior().precision().clone())
     }
 }

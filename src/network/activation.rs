@@ -42,7 +42,7 @@ pub struct UnknownActivation {
 /// An elementwise nonlinearity; formulas in the [module](self) head.
 ///
 /// ```
-/// use riemannian_laplace::network::Activation;
+/// use riemannian_laplace::Activation;
 ///
 /// let activation: Activation = "tanh".parse()?;
 /// let (value, slope, curvature) = activation.derivatives(0.5);
@@ -52,7 +52,7 @@ pub struct UnknownActivation {
 /// let mut h = [0.0; 3];
 /// activation.apply(&[-0.5, 0.0, 0.5], &mut h);
 /// assert_eq!(h, [-value, 0.0, value]);
-/// # Ok::<(), riemannian_laplace::network::UnknownActivation>(())
+/// # Ok::<(), riemannian_laplace::internals::network::UnknownActivation>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -178,7 +178,7 @@ impl Activation {
     /// writes φ′(z₀). Slices of equal length.
     ///
     /// ```
-    /// use riemannian_laplace::network::Activation;
+    /// use riemannian_laplace::Activation;
     ///
     /// // sin t = 0 + t + 0 t² + …
     /// let (mut z0, mut z1, mut z2, mut slope) = ([0.0], [1.0], [0.0], [0.0]);
@@ -193,6 +193,19 @@ impl Activation {
                 *z2 = slope * *z2 + 0.5 * bend * *z1 * *z1;
                 *z1 *= slope;
                 (*z0, *slope_out) = (value, slope);
+            }
+        }));
+    }
+
+    /// Replaces the Taylor coefficients z₀, z₁ of z(t) by those of φ(z(t)), φ(z₀) and φ′z₁, and writes φ′(z₀) and its
+    /// derivative φ″z₁ along the curve. Slices of equal length.
+    pub fn replace_tangent(&self, z0: &mut [f64], z1: &mut [f64], slopes: &mut [f64], bends: &mut [f64]) {
+        debug_assert!(z0.len() == z1.len() && z0.len() == slopes.len() && z0.len() == bends.len());
+        with_jet!(*self, jet => in_whole_vectors([z0, z1, slopes, bends], #[inline(always)] |[z0, z1, slopes, bends]| {
+            for (((z0, z1), slope_out), bend_out) in z0.iter_mut().zip(z1).zip(slopes).zip(bends) {
+                let (value, slope, bend) = jet(*z0);
+                (*slope_out, *bend_out) = (slope, bend * *z1);
+                (*z0, *z1) = (value, slope * *z1);
             }
         }));
     }

@@ -1,18 +1,19 @@
-//! The shape of a multilayer perceptron and the order of its flat parameters.
+//! The shape of a network and the order of its flat parameters.
 //!
-//! θ lists the layers in order: the weight row by row (`[outputs, inputs]`), then the bias, as PyTorch's
-//! `parameters_to_vector` does.
+//! θ lists the layers in order, and of a linear layer the weight row by row (`[outputs, inputs]`), then the bias, as
+//! PyTorch's `parameters_to_vector` does.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::Activation;
+use super::layer::{Layer, ParameterGroup};
+use super::{Activation, Linear, Sequence};
 use crate::error::{Error, Result};
 
 /// One linear layer z = W h + b and where its parameters stand in θ.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layer {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinearPlace {
     /// The width of h.
     pub inputs: usize,
     /// The width of z.
@@ -23,7 +24,7 @@ pub struct Layer {
     pub offset: usize,
 }
 
-impl Layer {
+impl LinearPlace {
     /// The number of entries of W.
     pub fn n_weights(&self) -> usize {
         self.inputs * self.outputs
@@ -50,117 +51,165 @@ impl Layer {
     }
 }
 
-/// Layer sizes and the activation between them: f(x) = W_L φ(… φ(W_1 x + b_1) …) + b_L.
+/// The layers of a network, from input to output, without their parameters.
 ///
 /// ```
-/// use riemannian_laplace::network::{Activation, Architecture};
+/// use riemannian_laplace::{Activation, Architecture, Linear};
+///
+/// // A multilayer perceptron: f(x) = W₂ tanh(W₁x + b₁) + b₂.
 /// let architecture = Architecture::new(&[1, 10, 1], Activation::Tanh)?;
 /// assert_eq!(architecture.n_params(), 31);
+/// assert_eq!(architecture.to_string(), "1-10-1 tanh");
+///
+/// // Any chain of layers.
+/// let layers = vec![
+///     Linear::new(1, 10).into(),
+///     Activation::Tanh.into(),
+///     Linear::without_bias(10, 4).into(),
+///     Activation::Relu.into(),
+///     Linear::new(4, 1).into(),
+/// ];
+/// let architecture = Architecture::of_layers(layers)?;
+/// assert_eq!(architecture.to_string(), "linear 1 → 10, tanh, linear 10 → 4 without bias, relu, linear 4 → 1");
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Record")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Layer>", into = "Vec<Layer>")]
 pub struct Architecture {
-    layers: Vec<Layer>,
-    activation: Activation,
+    sequence: Sequence,
+    linear: Vec<LinearPlace>,
 }
 
-/// An architecture as a file has it: every field is redundant or wrong until checked.
-#[derive(Deserialize)]
-struct Record {
-    layers: Vec<Layer>,
-    activation: Activation,
-}
-
-impl TryFrom<Record> for Architecture {
+impl TryFrom<Vec<Layer>> for Architecture {
     type Error = Error;
 
-    fn try_from(record: Record) -> Result<Self> {
-        let sizes: Vec<usize> = record.layers.first().map(|layer| layer.inputs).into_iter().collect();
-        let sizes: Vec<usize> = sizes.into_iter().chain(record.layers.iter().map(|layer| layer.outputs)).collect();
-        let biases: Vec<bool> = record.layers.iter().map(|layer| layer.bias).collect();
-        let architecture = Self::with_biases(&sizes, &biases, record.activation)?;
-        if architecture.layers != record.layers {
-            return Err(Error::Setting {
-                name: "the list of layers",
-                value: format!("{:?}", record.layers),
-                requirement: "a chain, each layer as wide as the one before it and starting where that ends",
-            });
-        }
-        Ok(architecture)
+    fn try_from(layers: Vec<Layer>) -> Result<Self> {
+        Self::of_layers(layers)
+    }
+}
+
+impl From<Architecture> for Vec<Layer> {
+    fn from(architecture: Architecture) -> Self {
+        architecture.layers().to_vec()
     }
 }
 
 impl Architecture {
-    /// A network of the given widths, input first, with a bias in every layer.
+    /// A multilayer perceptron of the given widths, input first, with a bias in every layer.
     pub fn new(sizes: &[usize], activation: Activation) -> Result<Self> {
         Self::with_biases(sizes, &vec![true; sizes.len().saturating_sub(1)], activation)
     }
 
-    /// A network that has a bias only in the layers marked so.
+    /// A multilayer perceptron that has a bias only in the layers marked so.
     pub fn with_biases(sizes: &[usize], biases: &[bool], activation: Activation) -> Result<Self> {
-        let refuse = |requirement| Error::Setting { name: "layer sizes", value: format!("{sizes:?}"), requirement };
+        let refuse = |problem: String| Error::Architecture { what: format!("layer sizes {sizes:?}"), problem };
         if sizes.len() < 2 || sizes.contains(&0) || biases.len() != sizes.len() - 1 {
-            return Err(refuse("two or more positive widths, with one bias flag per layer"));
+            return Err(refuse("two or more positive widths are needed, with one bias flag per layer".to_string()));
         }
-        let mut offset: usize = 0;
-        let mut layers = Vec::with_capacity(biases.len());
+        let mut layers = Vec::with_capacity(2 * biases.len());
         for (widths, &bias) in sizes.windows(2).zip(biases) {
-            let layer = Layer { inputs: widths[0], outputs: widths[1], bias, offset };
-            let end =
-                layer.outputs.checked_mul(layer.inputs.saturating_add(1)).and_then(|count| count.checked_add(offset));
-            end.ok_or_else(|| refuse("so small that the parameters can be counted"))?;
-            offset += layer.n_params();
-            layers.push(layer);
+            if !layers.is_empty() {
+                layers.push(Layer::Activation(activation));
+            }
+            layers.push(Layer::Linear(Linear { inputs: widths[0], outputs: widths[1], bias }));
         }
-        Ok(Self { layers, activation })
+        Self::of_layers(layers).map_err(|error| match error {
+            Error::Architecture { what, problem } => refuse(format!("{what} {problem}")),
+            other => other,
+        })
+    }
+
+    /// A chain of layers, each as wide as the one before it, that has at least one parameter.
+    pub fn of_layers(layers: Vec<Layer>) -> Result<Self> {
+        let sequence = Sequence::new(layers)?;
+        let place = |(layer, range): (&Layer, Range<usize>)| match layer {
+            Layer::Linear(Linear { inputs, outputs, bias }) => {
+                Some(LinearPlace { inputs: *inputs, outputs: *outputs, bias: *bias, offset: range.start })
+            }
+            Layer::Activation(_) => None,
+        };
+        let linear = sequence.layers().iter().zip(sequence.param_ranges()).filter_map(place).collect();
+        Ok(Self { sequence, linear })
     }
 
     /// The layers from input to output.
     pub fn layers(&self) -> &[Layer] {
-        &self.layers
+        self.sequence.layers()
     }
 
-    /// The activation between the layers.
-    pub fn activation(&self) -> Activation {
-        self.activation
+    /// The layers with their verbs.
+    pub fn sequence(&self) -> &Sequence {
+        &self.sequence
     }
 
-    /// Whether the outputs have kinks as functions of the parameters (relu, leaky_relu between layers). There f̈ is zero
-    /// almost everywhere while J jumps, so that no Riemannian metric made of J is smooth.
+    /// The linear layers from input to output.
+    pub fn linear_layers(&self) -> &[LinearPlace] {
+        &self.linear
+    }
+
+    /// The activation of a plain multilayer perceptron, that is linear layers with the same activation between any two.
+    /// Identity if there is only one layer, and `None` for any other network.
+    pub fn activation(&self) -> Option<Activation> {
+        let mut common = None;
+        for (index, layer) in self.layers().iter().enumerate() {
+            match layer {
+                Layer::Linear(_) if index % 2 == 0 => {}
+                Layer::Activation(activation) if index % 2 == 1 => {
+                    if common.is_some_and(|common| common != *activation) {
+                        return None;
+                    }
+                    common = Some(*activation);
+                }
+                _ => return None,
+            }
+        }
+        (self.layers().len() % 2 == 1).then_some(common.unwrap_or(Activation::Identity))
+    }
+
+    /// Whether the outputs have kinks as functions of the parameters (relu, leaky_relu after a linear layer). There f̈ is
+    /// zero almost everywhere while J jumps, so that no Riemannian metric made of J is smooth.
     pub fn has_kinks(&self) -> bool {
-        self.layers.len() > 1 && matches!(self.activation, Activation::Relu | Activation::LeakyRelu)
+        self.sequence.has_kinks()
     }
 
     /// D, the number of parameters.
     pub fn n_params(&self) -> usize {
-        self.layers.iter().map(Layer::n_params).sum()
+        self.sequence.n_params()
     }
 
     /// The number of inputs.
     pub fn n_inputs(&self) -> usize {
-        self.layers[0].inputs
+        self.sequence.n_inputs()
     }
 
     /// P, the number of outputs.
     pub fn n_outputs(&self) -> usize {
-        self.layers[self.layers.len() - 1].outputs
+        self.sequence.n_outputs()
     }
 
-    /// The widths, input first: `[1, 10, 1]`.
+    /// The widths before and after the linear layers, input first: `[1, 10, 1]`.
     pub fn sizes(&self) -> Vec<usize> {
-        std::iter::once(self.n_inputs()).chain(self.layers.iter().map(|layer| layer.outputs)).collect()
+        std::iter::once(self.n_inputs()).chain(self.linear.iter().map(|layer| layer.outputs)).collect()
     }
 
-    /// The number of parameters of each layer, in order: the groups of a per-layer prior.
+    /// The number of parameters of each layer that has some, in order: the groups of a per-layer prior.
     pub fn layer_params(&self) -> Vec<usize> {
-        self.layers.iter().map(Layer::n_params).collect()
+        self.sequence.prior_groups()
+    }
+
+    /// The tensors of parameters in the order of θ, named as in a PyTorch `nn.Sequential` of the layers: `0.weight`.
+    pub fn parameter_groups(&self) -> Vec<ParameterGroup> {
+        self.sequence.parameter_groups()
     }
 }
 
 impl std::fmt::Display for Architecture {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sizes: Vec<String> = self.sizes().iter().map(usize::to_string).collect();
-        write!(formatter, "{} {}", sizes.join("-"), self.activation)
+        if let Some(activation) = self.activation() {
+            let sizes: Vec<String> = self.sizes().iter().map(usize::to_string).collect();
+            return write!(formatter, "{} {activation}", sizes.join("-"));
+        }
+        let layers: Vec<String> = self.layers().iter().map(Layer::to_string).collect();
+        formatter.write_str(&layers.join(", "))
     }
 }

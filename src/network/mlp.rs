@@ -1,20 +1,22 @@
 //! The network as a candle module, for training with candle's optimisers.
 //!
-//! Layer i is named `2i` (`0.weight`, `0.bias`, `2.weight`, …), the names of a PyTorch `nn.Sequential` with an
-//! activation between the layers, so that a saved `VarMap` loads there too.
+//! A layer is named by its place in the sequence (`0.weight`, `0.bias`, `2.weight`, …), as in a PyTorch `nn.Sequential`
+//! of the same layers, so that a saved `VarMap` loads there too.
 
 use candle_core::{DType, Device, Module, Tensor};
-use candle_nn::{Linear, VarBuilder, VarMap, linear, linear_no_bias};
+use candle_nn::{VarBuilder, VarMap, linear, linear_no_bias};
 
+use super::layer::Layer;
 use super::{Activation, Architecture, Network};
 use crate::error::Result;
 
-/// A multilayer perceptron built from a [`VarBuilder`].
+/// A sequence of layers built from a [`VarBuilder`].
 ///
 /// ```
 /// use candle_core::{DType, Device, Module, Tensor};
 /// use candle_nn::{VarBuilder, VarMap};
-/// use riemannian_laplace::network::{Activation, Architecture, Mlp};
+/// use riemannian_laplace::internals::network::Mlp;
+/// use riemannian_laplace::{Activation, Architecture};
 ///
 /// let variables = VarMap::new();
 /// let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
@@ -26,7 +28,14 @@ use crate::error::Result;
 #[derive(Debug, Clone)]
 pub struct Mlp {
     architecture: Architecture,
-    layers: Vec<Linear>,
+    layers: Vec<Part>,
+}
+
+/// One layer in candle.
+#[derive(Debug, Clone)]
+enum Part {
+    Linear(candle_nn::Linear),
+    Activation(Activation),
 }
 
 impl Mlp {
@@ -34,9 +43,13 @@ impl Mlp {
     pub fn new(architecture: Architecture, builder: VarBuilder<'_>) -> Result<Self> {
         let mut layers = Vec::with_capacity(architecture.layers().len());
         for (index, layer) in architecture.layers().iter().enumerate() {
-            let place = builder.pp(2 * index);
-            let make = if layer.bias { linear } else { linear_no_bias };
-            layers.push(make(layer.inputs, layer.outputs, place)?);
+            layers.push(match layer {
+                Layer::Linear(layer) => {
+                    let make = if layer.bias { linear } else { linear_no_bias };
+                    Part::Linear(make(layer.inputs, layer.outputs, builder.pp(index))?)
+                }
+                Layer::Activation(activation) => Part::Activation(*activation),
+            });
         }
         Ok(Self { architecture, layers })
     }
@@ -45,14 +58,12 @@ impl Mlp {
     pub fn trainable(network: &Network, variables: &VarMap, dtype: DType, device: &Device) -> Result<Self> {
         let mlp = Self::new(network.architecture().clone(), VarBuilder::from_varmap(variables, dtype, device))?;
         let mut variables = variables.clone();
-        for (index, layer) in mlp.architecture.layers().iter().enumerate() {
-            let weights = layer.weights(network.parameters()).to_vec();
-            let weights = Tensor::from_vec(weights, (layer.outputs, layer.inputs), device)?.to_dtype(dtype)?;
-            variables.set_one(format!("{}.weight", 2 * index), weights)?;
-            if layer.bias {
-                let biases = Tensor::from_vec(layer.biases(network.parameters()).to_vec(), layer.outputs, device)?;
-                variables.set_one(format!("{}.bias", 2 * index), biases.to_dtype(dtype)?)?;
-            }
+        let mut rest = network.parameters();
+        for group in mlp.architecture.parameter_groups() {
+            let (values, others) = rest.split_at(group.size());
+            let tensor = Tensor::from_vec(values.to_vec(), group.shape, device)?.to_dtype(dtype)?;
+            variables.set_one(group.name, tensor)?;
+            rest = others;
         }
         Ok(mlp)
     }
@@ -65,7 +76,8 @@ impl Mlp {
     /// The present parameters in flat order, in f64.
     pub fn parameters(&self) -> Result<Vec<f64>> {
         let mut theta = Vec::with_capacity(self.architecture.n_params());
-        for layer in &self.layers {
+        for part in &self.layers {
+            let Part::Linear(layer) = part else { continue };
             theta.extend(layer.weight().flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?);
             if let Some(bias) = layer.bias() {
                 theta.extend(bias.to_dtype(DType::F64)?.to_vec1::<f64>()?);
@@ -78,11 +90,11 @@ impl Mlp {
 impl Module for Mlp {
     fn forward(&self, inputs: &Tensor) -> candle_core::Result<Tensor> {
         let mut hidden = inputs.clone();
-        for (index, layer) in self.layers.iter().enumerate() {
-            if index > 0 {
-                hidden = activate(self.architecture.activation(), &hidden)?;
-            }
-            hidden = layer.forward(&hidden)?;
+        for part in &self.layers {
+            hidden = match part {
+                Part::Linear(layer) => layer.forward(&hidden)?,
+                Part::Activation(activation) => activate(*activation, &hidden)?,
+            };
         }
         Ok(hidden)
     }

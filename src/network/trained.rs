@@ -1,22 +1,28 @@
 //! The frozen network: its shape and its parameters in f64, from candle, from PyTorch, or from a file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use rand::Rng;
+use ndarray::ArrayView2;
 
-use super::{Activation, Architecture, Mlp};
+use super::layer::Verbs;
+use super::{Activation, Architecture, Mlp, NetworkMap};
+use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, check_size};
-use crate::random::stream;
+use crate::map::{Group, Map, Model};
+use crate::random::{Purpose, stream};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
-/// The metadata key that names the activation.
+/// The metadata key that names the activation of a plain multilayer perceptron.
 const ACTIVATION: &str = "activation";
+/// The metadata key under which the layers of any other network are listed.
+const LAYERS: &str = "layers";
 
 /// A trained network: the architecture and θ̂.
 ///
 /// ```
-/// use riemannian_laplace::network::{Activation, Architecture, Network};
+/// use riemannian_laplace::{Activation, Architecture, Network};
 /// let network = Network::random(Architecture::new(&[1, 10, 1], Activation::Tanh)?, 1);
 /// assert_eq!(network.parameters().len(), 31);
 /// # Ok::<(), riemannian_laplace::Error>(())
@@ -39,11 +45,12 @@ impl Network {
 
     /// A network with PyTorch's default initialisation: weights and biases uniform on ±1/√inputs.
     pub fn random(architecture: Architecture, seed: u64) -> Self {
-        let mut parameters = Vec::with_capacity(architecture.n_params());
-        for (index, layer) in architecture.layers().iter().enumerate() {
-            let mut generator = stream(seed, index as u64);
-            let bound = 1.0 / (layer.inputs as f64).sqrt();
-            parameters.extend((0..layer.n_params()).map(|_| bound * (2.0 * generator.random::<f64>() - 1.0)));
+        let mut parameters = vec![0.0; architecture.n_params()];
+        let layers = architecture.layers().iter().zip(architecture.sequence().param_ranges());
+        for (index, (layer, range)) in layers.filter(|(_, range)| !range.is_empty()).enumerate() {
+            if let Verbs::General(layer) = layer.verbs() {
+                layer.initialize(&mut stream(seed, Purpose::Initialization, index as u64), &mut parameters[range]);
+            }
         }
         Self { architecture, parameters }
     }
@@ -56,18 +63,24 @@ impl Network {
     /// Reads a PyTorch `nn.Sequential` state dict, or a candle `VarMap` of an [`Mlp`], saved as safetensors.
     ///
     /// The activation is `activation`, or else the one the file's metadata names; a network without hidden layer needs
-    /// none.
+    /// none. Metadata may also list the layers, as [`save`](Self::save) does for networks of another form; a given
+    /// `activation` overrides the list.
     pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {
         let file = TensorFile::read(path)?;
         let metadata_error = |key, problem| Error::Metadata { path: path.to_path_buf(), key, problem };
         if let Some(format) = file.metadata.get("format").filter(|format| format.starts_with("riemannian-laplace")) {
             return Err(metadata_error("format", format!("says this is a {format}; a model is expected")));
         }
+        if let (None, Some(text)) = (activation, file.metadata.get(LAYERS)) {
+            let architecture: Architecture = serde_json::from_str(text)
+                .map_err(|error| metadata_error(LAYERS, format!("does not describe a network: {error}")))?;
+            return Self::from_named_tensors(path, architecture, file);
+        }
         let layers = collect_layers(path, file.tensors)?;
         let activation = match (activation, file.metadata.get(ACTIVATION)) {
             (Some(activation), _) => activation,
             (None, Some(name)) => name.parse().map_err(|error: super::UnknownActivation| {
-                metadata_error(ACTIVATION, format!("is no good: {error}"))
+                metadata_error(ACTIVATION, format!("is invalid: {error}"))
             })?,
             (None, None) if layers.len() == 1 => Activation::Identity,
             (None, None) => return Err(Error::MissingActivation { path: path.to_path_buf() }),
@@ -84,20 +97,67 @@ impl Network {
         Self::new(Architecture::with_biases(&sizes, &biases, activation)?, parameters)
     }
 
-    /// Writes the network as f64 safetensors under the names of a PyTorch `nn.Sequential`.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let names: Vec<(String, String)> = (0..self.architecture.layers().len())
-            .map(|index| (format!("{}.weight", 2 * index), format!("{}.bias", 2 * index)))
-            .collect();
-        let mut entries = Vec::new();
-        for (layer, (weight, bias)) in self.architecture.layers().iter().zip(&names) {
-            let weights = Values::Real(layer.weights(&self.parameters));
-            entries.push((weight.as_str(), vec![layer.outputs, layer.inputs], weights));
-            if layer.bias {
-                entries.push((bias.as_str(), vec![layer.outputs], Values::Real(layer.biases(&self.parameters))));
+    /// The network of this shape from the tensors of a file, all of which must be its own.
+    fn from_named_tensors(path: &Path, architecture: Architecture, mut file: TensorFile) -> Result<Self> {
+        let mut parameters = Vec::new();
+        for group in architecture.parameter_groups() {
+            let tensor = file.take(path, &group.name)?;
+            if tensor.shape != group.shape {
+                return Err(Error::TensorShape {
+                    path: path.to_path_buf(),
+                    tensor: group.name,
+                    found: tensor.shape,
+                    expected: format!("by the list of layers it needs shape {:?}", group.shape),
+                });
             }
+            parameters.extend(tensor.values);
         }
-        let metadata = HashMap::from([(ACTIVATION.to_string(), self.architecture.activation().to_string())]);
+        match file.tensors.into_keys().next() {
+            Some(name) => {
+                let problem = format!("has no place for the tensor `{name}`");
+                Err(Error::Metadata { path: path.to_path_buf(), key: LAYERS, problem })
+            }
+            None => Self::new(architecture, parameters),
+        }
+    }
+
+    /// Writes the network as f64 safetensors under the names of a PyTorch `nn.Sequential`. Metadata name the
+    /// `activation` of a plain multilayer perceptron, and list the `layers` of any other network.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        self.save_with(path, BTreeMap::new())
+    }
+
+    /// The same with the names and the scaling of the data that the network was trained on, under `schema` and `scaling`.
+    pub fn save_with_schema(&self, path: &Path, schema: &Schema) -> Result<()> {
+        let entries = schema.to_metadata().map_err(|error| Error::Metadata {
+            path: path.to_path_buf(),
+            key: SCHEMA_KEY,
+            problem: format!("cannot be written: {error}"),
+        })?;
+        self.save_with(path, entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+    }
+
+    fn save_with(&self, path: &Path, mut metadata: BTreeMap<String, String>) -> Result<()> {
+        let groups = self.architecture.parameter_groups();
+        let mut entries = Vec::with_capacity(groups.len());
+        let mut rest = self.parameters.as_slice();
+        for group in &groups {
+            let (values, others) = rest.split_at(group.size());
+            entries.push((group.name.as_str(), group.shape.clone(), Values::Real(values)));
+            rest = others;
+        }
+        let (key, value) = match self.architecture.activation() {
+            Some(activation) => (ACTIVATION, activation.to_string()),
+            None => {
+                let json = serde_json::to_string(&self.architecture).map_err(|error| Error::Metadata {
+                    path: path.to_path_buf(),
+                    key: LAYERS,
+                    problem: format!("cannot be written: {error}"),
+                })?;
+                (LAYERS, json)
+            }
+        };
+        metadata.insert(key.to_string(), value);
         tensors::write(path, &entries, metadata)
     }
 
@@ -114,13 +174,64 @@ impl Network {
     /// A hash of architecture and parameters (FNV-1a, 64 bits, in hexadecimal) that tells networks apart.
     pub fn fingerprint(&self) -> String {
         let shape = self.architecture.to_string();
-        let biases = self.architecture.layers().iter().map(|layer| u8::from(layer.bias));
+        let biases = self.architecture.linear_layers().iter().map(|layer| u8::from(layer.bias));
         let weights = self.parameters.iter().flat_map(|value| value.to_le_bytes());
         let hash =
             shape.bytes().chain(biases).chain(weights).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
             });
         format!("{hash:016x}")
+    }
+}
+
+impl Network {
+    /// The network that [`Model::record`] describes, with these parameters.
+    pub fn from_record(record: &str, parameters: Vec<f64>) -> Result<Self> {
+        let architecture = serde_json::from_str(record).map_err(|error| Error::Architecture {
+            what: "the description of the network".to_string(),
+            problem: error.to_string(),
+        })?;
+        Self::new(architecture, parameters)
+    }
+}
+
+impl Model for Network {
+    fn parameters(&self) -> &[f64] {
+        &self.parameters
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let sizes = self.architecture.layer_params().into_iter().enumerate();
+        sizes.map(|(index, size)| Group { name: format!("layer {}", index + 1), size }).collect()
+    }
+
+    fn n_inputs(&self) -> usize {
+        self.architecture.n_inputs()
+    }
+
+    fn n_outputs(&self) -> usize {
+        self.architecture.n_outputs()
+    }
+
+    fn bind(&self, inputs: ArrayView2<'_, f64>) -> Result<Arc<dyn Map>> {
+        Ok(Arc::new(NetworkMap::new(self.architecture.clone(), inputs)?))
+    }
+
+    fn numbers_per_point(&self, columns: usize) -> f64 {
+        let sequence = self.architecture.sequence();
+        sequence.tape_size(1, columns) + sequence.scratch_width() as f64
+    }
+
+    fn has_kinks(&self) -> bool {
+        self.architecture.has_kinks()
+    }
+
+    fn record(&self) -> Option<String> {
+        serde_json::to_string(&self.architecture).ok()
+    }
+
+    fn description(&self) -> String {
+        self.architecture.to_string()
     }
 }
 

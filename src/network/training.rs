@@ -4,11 +4,12 @@ use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap, loss, ops};
 use rand::seq::SliceRandom;
 
-use super::{Mlp, Network};
+use super::{Architecture, Mlp, Network};
 use crate::data::Dataset;
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::Family;
-use crate::random::stream;
+use crate::memory::{self, Reservation};
+use crate::random::{Purpose, stream};
 
 /// How the weights are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +65,9 @@ const LOOK_EVERY: usize = 100;
 ///
 /// ```
 /// use ndarray::array;
-/// use riemannian_laplace::data::Dataset;
-/// use riemannian_laplace::likelihood::Family;
-/// use riemannian_laplace::network::{train, Activation, Architecture, Network, TrainingOptions};
+/// use riemannian_laplace::Dataset;
+/// use riemannian_laplace::Family;
+/// use riemannian_laplace::{train, Activation, Architecture, Network, TrainingOptions};
 ///
 /// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.0], [3.0], [5.0]])?;
 /// let start = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 0);
@@ -86,6 +87,7 @@ pub fn train(
     check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
     data.check_targets(family.likelihood(), architecture.n_outputs())?;
     check_options(options)?;
+    let _reservation = reserve_memory(architecture, data, options)?;
     let device = Device::Cpu;
     let variables = VarMap::new();
     let mlp = Mlp::trainable(start, &variables, DType::F64, &device)?;
@@ -127,6 +129,18 @@ pub fn train(
         return Err(Error::TrainingDiverged { epoch: options.epochs, loss });
     }
     Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss, epochs: options.epochs })
+}
+
+/// Reserves memory for the weights, their gradient, two moments and the step that is being taken, for the data as tensors,
+/// and for what a batch leaves behind in every layer, values and gradients before and after its activation.
+fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &TrainingOptions) -> Result<Reservation> {
+    let widths: usize = architecture.linear_layers().iter().map(|layer| layer.outputs).sum();
+    let batch = options.batch_size.unwrap_or(data.len()).min(data.len());
+    let numbers = 6.0 * architecture.n_params() as f64
+        + 2.0 * (data.inputs().len() + data.targets().len()) as f64
+        + 4.0 * batch as f64 * widths as f64;
+    let advice = "choose narrower hidden layers, or smaller batches";
+    memory::reserve(&format!("training a {architecture} network"), numbers, advice)
 }
 
 fn check_options(options: &TrainingOptions) -> Result<()> {
@@ -202,7 +216,7 @@ impl Batches {
             return Ok(vec![(self.inputs.clone(), self.targets.clone())]);
         };
         let mut order: Vec<u32> = (0..self.inputs.dim(0)? as u32).collect();
-        order.shuffle(&mut stream(self.seed, epoch));
+        order.shuffle(&mut stream(self.seed, Purpose::Shuffle, epoch));
         let pick = |rows: &[u32]| -> Result<(Tensor, Tensor)> {
             let rows = Tensor::from_vec(rows.to_vec(), rows.len(), self.inputs.device())?;
             Ok((self.inputs.index_select(&rows, 0)?, self.targets.index_select(&rows, 0)?))

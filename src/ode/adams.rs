@@ -32,9 +32,10 @@
 
 use std::ops::Range;
 
-use super::control::{Probe, Tolerance, first_step, min_step};
+use super::DensePath;
+use super::control::{Probe, Tolerance};
+use super::drive::Steps;
 use super::stepper::{Block, LANES, Row, combine, either_way, evaluate, middle};
-use super::{DensePath, IvpInfo, IvpOptions, Status};
 use crate::elementary::vectorized;
 use crate::linalg::threads_are_free;
 
@@ -421,77 +422,61 @@ impl Course {
     }
 }
 
-/// Adaptive steps from `info.t` to `end`; `adams` has been started.
-pub(crate) fn adaptive<R>(
-    rhs: &mut R,
-    end: f64,
-    options: &IvpOptions,
-    adams: &mut Adams,
-    mut info: IvpInfo,
-    mut path: Option<&mut DensePath>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> IvpInfo
-where
-    R: FnMut(f64, &[f64], &mut [f64]),
-{
-    let length = (end - info.t).abs();
-    let direction = (end - info.t).signum();
-    let tolerance = Tolerance::new(options.rtol, options.atol);
-    let mut step = match options.first_step {
-        Some(step) => step.min(length),
-        None => {
-            info.evaluations += 1;
-            first_step(adams.probe(), rhs, info.t, direction, length, 1, tolerance)
+/// Steps of an Adams method that has been started.
+pub(crate) struct AdamsSteps<'a> {
+    adams: &'a mut Adams,
+    course: Course,
+    /// The errors of the last trial.
+    errors: Errors,
+}
+
+impl<'a> AdamsSteps<'a> {
+    pub(crate) fn new(adams: &'a mut Adams) -> Self {
+        let course = Course { starting: true, steady: 0, rejections: 0 };
+        AdamsSteps { adams, course, errors: Errors { here: 0.0, below: 0.0, far_below: 0.0, above: 0.0 } }
+    }
+}
+
+impl Steps for AdamsSteps<'_> {
+    fn error_order(&self) -> usize {
+        1
+    }
+
+    fn cost(&self) -> usize {
+        1
+    }
+
+    fn probe(&mut self) -> Probe<'_> {
+        self.adams.probe()
+    }
+
+    fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        self.adams.attempt(rhs, next);
+        self.errors = self.adams.errors(next - t, tolerance);
+        self.errors.here
+    }
+
+    fn reject(&mut self) -> f64 {
+        self.course.rejected(self.errors, &mut self.adams.order)
+    }
+
+    fn accept<R>(&mut self, _: &mut R, _: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        match path {
+            None => self.adams.accept(next),
+            Some(path) => {
+                path.open_hermite(self.adams.state(), self.adams.derivative());
+                self.adams.accept(next);
+                path.close_hermite(next, self.adams.state(), self.adams.derivative());
+            }
         }
-    };
-    let mut least = min_step(info.t, direction);
-    step = step.max(least);
-    let mut course = Course { starting: true, steady: 0, rejections: 0 };
-    let mut sound = true;
-    info.status = loop {
-        if step < least && !sound {
-            break Status::NotFinite;
-        }
-        if step < least || info.accepted + info.rejected >= options.max_steps {
-            break Status::StepLimit;
-        }
-        let mut next = info.t + step * direction;
-        if direction * (next - end) > 0.0 {
-            next = end;
-        }
-        let h = next - info.t;
-        adams.attempt(rhs, next);
-        info.evaluations += 1;
-        let errors = adams.errors(h, tolerance);
-        sound = errors.here.is_finite();
-        let mut order = adams.order;
-        if !sound || errors.here >= 1.0 {
-            info.rejected += 1;
-            step = h.abs() * course.rejected(errors, &mut order);
-            adams.order = order;
-            continue;
-        }
-        if let Some(path) = path.as_deref_mut() {
-            path.open_hermite(adams.state(), adams.derivative());
-        }
-        adams.accept(next);
-        if let Some(path) = path.as_deref_mut() {
-            path.close_hermite(next, adams.state(), adams.derivative());
-        }
-        step = h.abs() * course.accepted(errors, &mut order);
-        adams.order = order;
-        info.accepted += 1;
-        info.t = next;
-        if direction * (next - end) >= 0.0 {
-            break Status::Reached;
-        }
-        if !go_on() {
-            break Status::Stopped;
-        }
-        least = min_step(next, direction);
-        step = step.max(least);
-    };
-    info
+        (self.course.accepted(self.errors, &mut self.adams.order), 0)
+    }
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@
 //! Sources: Shampine 1986; Hairer, Norsett & Wanner 1993, section II.6.
 
 use super::stepper::{Stepper, weighted};
-use super::tableau::{DenseRule, Method};
+use super::tableau::{DenseRule, Integrator};
 
 /// The accepted steps of a solve, each with its interpolant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DensePath {
-    method: Method,
+    integrator: Integrator,
     dim: usize,
     /// The times at the ends of the steps; the first is the initial time.
     times: Vec<f64>,
@@ -27,8 +27,8 @@ pub struct DensePath {
 
 impl DensePath {
     /// A path that is the one point `y` at time `t`.
-    pub(crate) fn new(method: Method, t: f64, y: &[f64]) -> Self {
-        DensePath { method, dim: y.len(), times: vec![t], states: y.to_vec(), rows: Vec::new() }
+    pub(crate) fn new(integrator: Integrator, t: f64, y: &[f64]) -> Self {
+        DensePath { integrator, dim: y.len(), times: vec![t], states: y.to_vec(), rows: Vec::new() }
     }
 
     /// Adds the step that has just been attempted and will be accepted, from
@@ -149,7 +149,7 @@ impl DensePath {
         let dim = self.dim.min(out.len());
         let out = &mut out[..dim];
         out.fill(0.0);
-        match self.method.tableau().map(|tableau| &tableau.dense) {
+        match self.integrator.tableau().map(|tableau| &tableau.dense) {
             Some(DenseRule::Powers(_)) | None => {
                 let mut power = x;
                 for row in rows {

@@ -9,9 +9,12 @@
 //!
 //! Source: Hairer, Norsett & Wanner 1993, section II.4.
 
-use super::control::{Tolerance, error_norm, factor, first_step, min_step};
+use std::ops::ControlFlow;
+
+use super::adams::AdamsSteps;
+use super::control::{Probe, Tolerance, error_norm, factor, first_step, min_step};
 use super::stepper::Stepper;
-use super::{DensePath, Engine, IvpInfo, IvpOptions, Status, Workspace, adams};
+use super::{DensePath, Engine, InvalidOptions, IvpInfo, IvpOptions, Status, Trial, Workspace};
 
 impl IvpInfo {
     /// Nothing done yet at time `t`.
@@ -57,129 +60,206 @@ where
     Ok(info)
 }
 
-/// Adaptive steps from `span.0` to `span.1`; accepted ones go into `path`, and after each `go_on` is asked.
-pub(crate) fn adaptive<R>(
+/// Takes trial steps and chooses their sizes: what the adaptive loop is told by a pair and by Adams alike.
+pub(crate) trait Steps {
+    /// The order of the error estimate that the first step is chosen for.
+    fn error_order(&self) -> usize;
+
+    /// The number of evaluations that one trial costs.
+    fn cost(&self) -> usize;
+
+    /// What the rule for the first step looks at.
+    fn probe(&mut self) -> Probe<'_>;
+
+    /// Tries a step from `t` to `next` and returns its error norm, which is not finite if the step is not.
+    fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
+    where
+        R: FnMut(f64, &[f64], &mut [f64]);
+
+    /// The factor from the trial that is rejected to the next.
+    fn reject(&mut self) -> f64;
+
+    /// Moves to the end of the trial, and records it in `path`. Returns the factor to the next step, and the
+    /// evaluations that the record took.
+    fn accept<R>(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]);
+}
+
+/// Steps of a Runge-Kutta pair that has been started.
+struct PairSteps<'a> {
+    stepper: &'a mut Stepper,
+    /// The error norm of the last trial.
+    error: f64,
+    /// Whether the trial before it was rejected.
+    rejected: bool,
+}
+
+impl Steps for PairSteps<'_> {
+    fn error_order(&self) -> usize {
+        self.stepper.tableau().error_order
+    }
+
+    fn cost(&self) -> usize {
+        self.stepper.tableau().last()
+    }
+
+    fn probe(&mut self) -> Probe<'_> {
+        self.stepper.probe()
+    }
+
+    fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        let h = next - t;
+        self.stepper.attempt(rhs, t, h);
+        self.error = error_norm(self.stepper, h, tolerance);
+        self.error
+    }
+
+    fn reject(&mut self) -> f64 {
+        let factor = factor(self.error, self.error_order(), self.rejected);
+        self.rejected = true;
+        factor
+    }
+
+    fn accept<R>(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize)
+    where
+        R: FnMut(f64, &[f64], &mut [f64]),
+    {
+        let factor = factor(self.error, self.error_order(), self.rejected);
+        self.rejected = false;
+        let evaluations = path.map_or(0, |path| path.record(self.stepper, rhs, t, next));
+        self.stepper.accept();
+        (factor, evaluations)
+    }
+}
+
+/// Adaptive steps from `span.0` to `span.1`; accepted ones go into `path`, and after each trial `go_on` is asked.
+pub(crate) fn adaptive<R, B>(
     rhs: &mut R,
     span: (f64, f64),
     y: &mut [f64],
     options: &IvpOptions,
     workspace: &mut Workspace,
     path: Option<&mut DensePath>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> IvpInfo
+    go_on: &mut dyn FnMut(Trial) -> ControlFlow<B>,
+) -> Result<IvpInfo<ControlFlow<B, Status>>, InvalidOptions>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
 {
-    let fits = workspace.check(options.method, y.len());
-    if options.validate().and(fits).is_err() {
-        return IvpInfo::new(Status::Invalid, span.0);
-    }
+    options.validate()?;
+    workspace.check(options.integrator, y.len())?;
     let info = match start(rhs, span, y, &mut workspace.engine) {
         Ok(info) => info,
-        Err(info) => return info,
+        Err(info) => return Ok(info.map(ControlFlow::Continue)),
     };
-    match &mut workspace.engine {
+    Ok(match &mut workspace.engine {
         Engine::Pair(stepper) => {
-            let info = pairs(rhs, span, options, stepper, info, path, go_on);
+            let mut steps = PairSteps { stepper, error: 0.0, rejected: false };
+            let info = advance(rhs, span.1, options, &mut steps, info, path, go_on);
             y.copy_from_slice(stepper.numbers(stepper.state()));
             info
         }
         Engine::Adams(adams) => {
-            let info = adams::adaptive(rhs, span.1, options, adams, info, path, go_on);
+            let info = advance(rhs, span.1, options, &mut AdamsSteps::new(adams), info, path, go_on);
             y.copy_from_slice(adams.state());
             info
         }
-    }
+    })
 }
 
-/// Adaptive steps of a Runge-Kutta pair that has been started.
-fn pairs<R>(
+/// The adaptive loop, from `info.t` to `end`.
+fn advance<R, B, S: Steps>(
     rhs: &mut R,
-    (t0, t1): (f64, f64),
+    end: f64,
     options: &IvpOptions,
-    stepper: &mut Stepper,
+    steps: &mut S,
     mut info: IvpInfo,
     mut path: Option<&mut DensePath>,
-    go_on: &mut dyn FnMut() -> bool,
-) -> IvpInfo
+    go_on: &mut dyn FnMut(Trial) -> ControlFlow<B>,
+) -> IvpInfo<ControlFlow<B, Status>>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
 {
-    let length = (t1 - t0).abs();
-    let direction = (t1 - t0).signum();
+    let length = (end - info.t).abs();
+    let direction = (end - info.t).signum();
     let tolerance = Tolerance::new(options.rtol, options.atol);
-    let tableau = stepper.tableau();
-
     let mut step = match options.first_step {
         Some(step) => step.min(length),
         None => {
             info.evaluations += 1;
-            first_step(stepper.probe(), rhs, t0, direction, length, tableau.error_order, tolerance)
+            let order = steps.error_order();
+            first_step(steps.probe(), rhs, info.t, direction, length, order, tolerance)
         }
     };
-    let mut least = min_step(t0, direction);
+    let mut least = min_step(info.t, direction);
     step = step.max(least);
-    // Whether the last trial was rejected, and whether it was finite.
-    let mut rejected = false;
+    // Whether the last trial was finite.
     let mut sound = true;
-    info.status = loop {
+    let status = loop {
         if step < least && !sound {
-            break Status::NotFinite;
+            break ControlFlow::Continue(Status::NotFinite);
         }
         if step < least || info.accepted + info.rejected >= options.max_steps {
-            break Status::StepLimit;
+            break ControlFlow::Continue(Status::StepLimit);
         }
         let t = info.t;
         let mut next = t + step * direction;
-        if direction * (next - t1) > 0.0 {
-            next = t1;
+        if direction * (next - end) > 0.0 {
+            next = end;
         }
-        let h = next - t;
-        stepper.attempt(rhs, t, h);
-        info.evaluations += tableau.last();
-        let error = error_norm(stepper, h, tolerance);
-        step = h.abs() * factor(error, tableau.error_order, rejected);
+        let h = (next - t).abs();
+        let error = steps.attempt(rhs, t, next, tolerance);
+        info.evaluations += steps.cost();
         sound = error.is_finite();
-        rejected = !sound || error >= 1.0;
-        if rejected {
+        if !sound || error >= 1.0 {
             info.rejected += 1;
+            step = h * steps.reject();
+            if let ControlFlow::Break(reason) = go_on(Trial::Rejected) {
+                break ControlFlow::Break(reason);
+            }
             continue;
         }
-        if let Some(path) = path.as_deref_mut() {
-            info.evaluations += path.record(stepper, rhs, t, next);
-        }
-        stepper.accept();
+        let (factor, evaluations) = steps.accept(rhs, t, next, path.as_deref_mut());
+        step = h * factor;
+        info.evaluations += evaluations;
         info.accepted += 1;
         info.t = next;
-        if direction * (next - t1) >= 0.0 {
-            break Status::Reached;
+        if direction * (next - end) >= 0.0 {
+            break ControlFlow::Continue(Status::Reached);
         }
-        if !go_on() {
-            break Status::Stopped;
+        if let ControlFlow::Break(reason) = go_on(Trial::Accepted) {
+            break ControlFlow::Break(reason);
         }
         least = min_step(next, direction);
         step = step.max(least);
     };
-    info
+    info.map(|_| status)
 }
 
 /// `steps` equal steps from `span.0` to `span.1`.
-pub(crate) fn fixed<R>(rhs: &mut R, span: (f64, f64), y: &mut [f64], steps: usize, workspace: &mut Workspace) -> IvpInfo
+pub(crate) fn fixed<R>(
+    rhs: &mut R,
+    span: (f64, f64),
+    y: &mut [f64],
+    steps: usize,
+    workspace: &mut Workspace,
+) -> Result<IvpInfo, InvalidOptions>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
 {
-    if workspace.dim() != y.len() {
-        return IvpInfo::new(Status::Invalid, span.0);
-    }
+    workspace.check(workspace.integrator(), y.len())?;
     if matches!(workspace.engine, Engine::Adams(_)) {
-        return IvpInfo::new(Status::Invalid, span.0);
+        return Err(InvalidOptions::EqualSteps(workspace.integrator()));
     }
     let mut info = match start(rhs, span, y, &mut workspace.engine) {
         Ok(info) => info,
-        Err(info) => return info,
+        Err(info) => return Ok(info),
     };
     let Engine::Pair(stepper) = &mut workspace.engine else {
-        return info;
+        return Ok(info);
     };
     let (t0, t1) = span;
     let length = t1 - t0;
@@ -202,5 +282,5 @@ where
         info.status = Status::StepLimit;
     }
     y.copy_from_slice(stepper.numbers(stepper.state()));
-    info
+    Ok(info)
 }

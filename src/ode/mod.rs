@@ -4,7 +4,7 @@
 //! [`solve`] integrates a state in place, [`solve_dense`] also records the path
 //! with its interpolants, and [`solve_fixed`] takes equal steps without error
 //! control. Step control of the pairs is that of SciPy's `solve_ivp`, down to the
-//! count of evaluations (see `control`); the methods are those of [`Method`].
+//! count of evaluations (see `control`); the integrators are those of [`Integrator`].
 //!
 //! The right-hand side is `rhs(t, y, out)` and writes `f(t, y)` to `out`. Where
 //! it cannot be evaluated it writes `NaN`: the trial step is then rejected and a
@@ -12,19 +12,23 @@
 //! still found. It may be given states that are not finite.
 //!
 //! ```
-//! use riemannian_laplace::ode::{IvpOptions, Status, Workspace, solve};
+//! use riemannian_laplace::internals::ode::{IvpOptions, Status, Workspace, solve};
 //!
 //! let options = IvpOptions { rtol: 1e-8, atol: 1e-10, ..IvpOptions::default() };
-//! let mut workspace = Workspace::new(options.method, 2);
+//! let mut workspace = Workspace::new(options.integrator, 2);
 //! let mut oscillator = |_t: f64, y: &[f64], out: &mut [f64]| {
 //!     out[0] = y[1];
 //!     out[1] = -y[0];
 //! };
 //! let mut y = [1.0, 0.0];
-//! let info = solve(&mut oscillator, 0.0, 1.0, &mut y, &options, &mut workspace);
+//! let info = solve(&mut oscillator, 0.0, 1.0, &mut y, &options, &mut workspace)?;
 //! assert_eq!(info.status, Status::Reached);
 //! assert!((y[0] - 1f64.cos()).abs() < 1e-7);
+//! # Ok::<(), riemannian_laplace::internals::ode::InvalidOptions>(())
 //! ```
+//!
+//! Misuse (invalid options, a workspace of another size) is an [`InvalidOptions`] before anything is evaluated; how an
+//! integration ended is a [`Status`].
 //!
 //! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge-Kutta
 //! formulae", J. Comput. Appl. Math. 6 (1980) 19-26; E. Hairer, S. P. Norsett
@@ -41,19 +45,21 @@ mod tableau;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::fmt;
+use std::ops::ControlFlow;
 
 pub use dense::DensePath;
-pub use tableau::{DenseRule, ErrorRule, Method, Stage, Tableau, UnknownMethod, Weights};
+pub use tableau::{DenseRule, ErrorRule, Integrator, Stage, Tableau, UnknownIntegrator, Weights};
 
 use adams::Adams;
 use stepper::Stepper;
 
-/// Method, tolerances and limits of a solve.
+/// Integrator, tolerances and limits of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IvpOptions {
-    /// The method.
-    pub method: Method,
+    /// The integrator.
+    pub integrator: Integrator,
     /// Relative tolerance: the local error of a number `y` is kept below about
     /// `atol + rtol |y|`. Values below `100 eps` count as `100 eps`.
     pub rtol: f64,
@@ -69,7 +75,7 @@ pub struct IvpOptions {
 impl Default for IvpOptions {
     /// `dopri5`, `rtol = 1e-3`, `atol = 1e-6`, 4096 steps, first step chosen.
     fn default() -> Self {
-        IvpOptions { method: Method::Dopri5, rtol: 1e-3, atol: 1e-6, max_steps: 4096, first_step: None }
+        IvpOptions { integrator: Integrator::Dopri5, rtol: 1e-3, atol: 1e-6, max_steps: 4096, first_step: None }
     }
 }
 
@@ -93,7 +99,7 @@ impl IvpOptions {
     }
 }
 
-/// What is wrong with [`IvpOptions`], or with a [`Workspace`] for them.
+/// What is wrong with [`IvpOptions`], with a [`Workspace`] for them, or with a request for equal steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InvalidOptions {
     /// The relative tolerance is negative or not finite.
@@ -104,10 +110,12 @@ pub enum InvalidOptions {
     NoTolerance,
     /// The first step is not a positive finite number.
     FirstStep(f64),
-    /// The workspace was made for another method.
-    WorkspaceMethod(Method),
+    /// The workspace was made for another integrator.
+    WorkspaceIntegrator(Integrator),
     /// The workspace was made for another number of unknowns.
     WorkspaceDim(usize),
+    /// Equal steps were asked of an integrator whose order varies.
+    EqualSteps(Integrator),
 }
 
 impl fmt::Display for InvalidOptions {
@@ -119,17 +127,23 @@ impl fmt::Display for InvalidOptions {
             Self::AbsoluteTolerance(atol) => {
                 write!(f, "atol is {atol}; it must be finite and not negative")
             }
-            Self::NoTolerance => f.write_str("rtol and atol are both zero; set one of them"),
+            Self::NoTolerance => f.write_str("both tolerances, rtol and atol, are zero; set one of them"),
             Self::FirstStep(step) => {
                 write!(f, "first_step is {step}; it must be positive and finite, or None to have it chosen")
             }
-            Self::WorkspaceMethod(method) => {
-                write!(f, "the workspace is for {method}; make one with Workspace::new for the method asked for")
+            Self::WorkspaceIntegrator(integrator) => {
+                write!(
+                    f,
+                    "the workspace is for {integrator}; make one with Workspace::new for the integrator asked for"
+                )
             }
             Self::WorkspaceDim(dim) => write!(
                 f,
                 "the workspace is for {dim} unknowns; make one with Workspace::new for the length of the state"
             ),
+            Self::EqualSteps(integrator) => {
+                write!(f, "{integrator} has no fixed order to take equal steps with; use a Runge-Kutta pair")
+            }
         }
     }
 }
@@ -147,18 +161,22 @@ pub enum Status {
     /// The initial state, its derivative or the times are not finite, or no step
     /// was short enough to avoid states or derivatives that are not.
     NotFinite,
-    /// [`solve_while`] was told not to go on.
-    Stopped,
-    /// Nothing was evaluated: [`IvpOptions::validate`] or [`Workspace::check`]
-    /// fails, or [`solve_fixed`] was asked for a method without a fixed order.
-    Invalid,
 }
 
-/// Outcome and cost of a solve.
+/// Whether a trial step was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trial {
+    /// Its error was within the tolerance.
+    Accepted,
+    /// It was not; a shorter one is tried.
+    Rejected,
+}
+
+/// Outcome and cost of a solve. Its status is a [`Status`]; that of [`solve_while`] may also be a reason for stopping.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IvpInfo {
+pub struct IvpInfo<S = Status> {
     /// How the solve ended.
-    pub status: Status,
+    pub status: S,
     /// The time of the state handed back: the final time, or that of the last
     /// accepted step.
     pub t: f64,
@@ -170,11 +188,31 @@ pub struct IvpInfo {
     pub rejected: usize,
 }
 
-/// Storage for solves with one method and one number of unknowns. [`solve`] and
+impl<S> IvpInfo<S> {
+    /// The same with another status.
+    fn map<T>(self, change: impl FnOnce(S) -> T) -> IvpInfo<T> {
+        let IvpInfo { status, t, evaluations, accepted, rejected } = self;
+        IvpInfo { status: change(status), t, evaluations, accepted, rejected }
+    }
+}
+
+impl IvpInfo<ControlFlow<Infallible, Status>> {
+    /// What nothing could stop has ended.
+    fn ended(self) -> IvpInfo {
+        self.map(|ControlFlow::Continue(status)| status)
+    }
+}
+
+/// Goes on to the end.
+fn always(_: Trial) -> ControlFlow<Infallible> {
+    ControlFlow::Continue(())
+}
+
+/// Storage for solves with one integrator and one number of unknowns. [`solve`] and
 /// [`solve_fixed`] allocate nothing beyond it, so keep it for many solves.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    method: Method,
+    integrator: Integrator,
     engine: Engine,
 }
 
@@ -186,18 +224,18 @@ enum Engine {
 }
 
 impl Workspace {
-    /// Storage for `method` and states of length `dim`.
-    pub fn new(method: Method, dim: usize) -> Self {
-        let engine = match method.tableau() {
+    /// Storage for `integrator` and states of length `dim`.
+    pub fn new(integrator: Integrator, dim: usize) -> Self {
+        let engine = match integrator.tableau() {
             Some(tableau) => Engine::Pair(Stepper::new(tableau, dim)),
             None => Engine::Adams(Box::new(Adams::new(dim))),
         };
-        Workspace { method, engine }
+        Workspace { integrator, engine }
     }
 
-    /// The method it is for.
-    pub fn method(&self) -> Method {
-        self.method
+    /// The integrator it is for.
+    pub fn integrator(&self) -> Integrator {
+        self.integrator
     }
 
     /// The length of the states it is for.
@@ -208,10 +246,10 @@ impl Workspace {
         }
     }
 
-    /// Says whether it is for `method` and states of length `dim`.
-    pub fn check(&self, method: Method, dim: usize) -> Result<(), InvalidOptions> {
-        if self.method != method {
-            Err(InvalidOptions::WorkspaceMethod(self.method))
+    /// Says whether it is for `integrator` and states of length `dim`.
+    pub fn check(&self, integrator: Integrator, dim: usize) -> Result<(), InvalidOptions> {
+        if self.integrator != integrator {
+            Err(InvalidOptions::WorkspaceIntegrator(self.integrator))
         } else if self.dim() != dim {
             Err(InvalidOptions::WorkspaceDim(self.dim()))
         } else {
@@ -229,36 +267,42 @@ pub fn solve(
     y: &mut [f64],
     options: &IvpOptions,
     workspace: &mut Workspace,
-) -> IvpInfo {
-    drive::adaptive(rhs, (t0, t1), y, options, workspace, None, &mut || true)
+) -> Result<IvpInfo, InvalidOptions> {
+    drive::adaptive(rhs, (t0, t1), y, options, workspace, None, &mut always).map(IvpInfo::ended)
 }
 
-/// [`solve`] that asks after every accepted step whether to go on. If not, the status is [`Status::Stopped`] and the
-/// state that of the step.
+/// [`solve`] that asks after every trial step, the last one excepted, whether to go on. If not, the status is the
+/// reason given, and the state that of the last accepted step.
 ///
 /// ```
 /// use std::cell::Cell;
-/// use riemannian_laplace::ode::{IvpOptions, Status, Workspace, solve_while};
+/// use std::ops::ControlFlow;
+/// use riemannian_laplace::internals::ode::{IvpOptions, Trial, Workspace, solve_while};
 ///
 /// let (options, height, mut y) = (IvpOptions::default(), Cell::new(0.0), [1.0]);
-/// let mut workspace = Workspace::new(options.method, 1);
+/// let mut workspace = Workspace::new(options.integrator, 1);
 /// let mut growth = |_: f64, y: &[f64], slope: &mut [f64]| {
 ///     height.set(y[0]);
 ///     slope[0] = y[0];
 /// };
-/// let info = solve_while(&mut growth, 0.0, 10.0, &mut y, &options, &mut workspace, &mut || height.get() < 20.0);
-/// assert_eq!(info.status, Status::Stopped);
+/// let mut go_on = |trial| match trial {
+///     Trial::Accepted if height.get() >= 20.0 => ControlFlow::Break("high enough"),
+///     Trial::Accepted | Trial::Rejected => ControlFlow::Continue(()),
+/// };
+/// let info = solve_while(&mut growth, 0.0, 10.0, &mut y, &options, &mut workspace, &mut go_on)?;
+/// assert_eq!(info.status, ControlFlow::Break("high enough"));
 /// assert!(info.t < 10.0 && (y[0] - info.t.exp()).abs() < 0.1 * y[0]);
+/// # Ok::<(), riemannian_laplace::internals::ode::InvalidOptions>(())
 /// ```
-pub fn solve_while(
+pub fn solve_while<B>(
     rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
     t0: f64,
     t1: f64,
     y: &mut [f64],
     options: &IvpOptions,
     workspace: &mut Workspace,
-    go_on: &mut dyn FnMut() -> bool,
-) -> IvpInfo {
+    go_on: &mut dyn FnMut(Trial) -> ControlFlow<B>,
+) -> Result<IvpInfo<ControlFlow<B, Status>>, InvalidOptions> {
     drive::adaptive(rhs, (t0, t1), y, options, workspace, None, go_on)
 }
 
@@ -271,17 +315,17 @@ pub fn solve_dense(
     y: &mut [f64],
     options: &IvpOptions,
     workspace: &mut Workspace,
-) -> (IvpInfo, DensePath) {
-    let mut path = DensePath::new(options.method, t0, y);
-    let info = drive::adaptive(rhs, (t0, t1), y, options, workspace, Some(&mut path), &mut || true);
-    (info, path)
+) -> Result<(IvpInfo, DensePath), InvalidOptions> {
+    let mut path = DensePath::new(options.integrator, t0, y);
+    let info = drive::adaptive(rhs, (t0, t1), y, options, workspace, Some(&mut path), &mut always)?;
+    Ok((info.ended(), path))
 }
 
 /// Integrates from `t0` to `t1` in `steps` equal steps, with no control of the
 /// error; `y` as for [`solve`]. For convergence studies. It stops before a step
 /// whose end is not finite; with no steps over an interval that has a length the
-/// status is [`Status::StepLimit`]. For [`Method::Adams`], whose order varies, it is
-/// [`Status::Invalid`].
+/// status is [`Status::StepLimit`]. [`Integrator::Adams`], whose order varies, is
+/// refused.
 pub fn solve_fixed(
     rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
     t0: f64,
@@ -289,6 +333,6 @@ pub fn solve_fixed(
     y: &mut [f64],
     steps: usize,
     workspace: &mut Workspace,
-) -> IvpInfo {
+) -> Result<IvpInfo, InvalidOptions> {
     drive::fixed(rhs, (t0, t1), y, steps, workspace)
 }

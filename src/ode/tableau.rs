@@ -1,4 +1,4 @@
-//! Embedded explicit Runge-Kutta pairs as data, and the list of methods.
+//! Embedded explicit Runge-Kutta pairs as data, and the list of integrators.
 //!
 //! A pair with `s` stages takes a step of size `h` from `(t, y)` by
 //!
@@ -13,7 +13,7 @@
 //! error estimate and the dense output, so every pair costs `s` evaluations a
 //! trial. Rows are stored sparsely, as `(stage, weight)` entries, so that zero
 //! coefficients cost nothing. A further pair needs a [`Tableau`] and a line in
-//! [`Method`]; nothing else in this module knows the methods by name.
+//! [`Integrator`]; nothing else in this module knows the integrators by name.
 //!
 //! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge-Kutta
 //! formulae", J. Comput. Appl. Math. 6 (1980) 19-26; L. F. Shampine, "Some
@@ -78,7 +78,7 @@ pub enum DenseRule {
 /// The coefficients of one embedded explicit Runge-Kutta pair.
 #[derive(Debug)]
 pub struct Tableau {
-    /// The name of the method, as parsed and displayed.
+    /// The name of the integrator, as parsed and displayed.
     pub name: &'static str,
     /// Order of the solution that is carried on.
     pub order: usize,
@@ -104,9 +104,9 @@ impl Tableau {
     }
 }
 
-/// A method with adaptive steps: an embedded explicit Runge-Kutta pair, or Adams.
+/// An integrator with adaptive steps: an embedded explicit Runge-Kutta pair, or Adams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum Integrator {
     /// Dormand and Prince's pair of orders 5 and 4 (SciPy's `RK45`, Diffrax's
     /// `Dopri5`): six evaluations a step.
     #[default]
@@ -122,17 +122,17 @@ pub enum Method {
     Adams,
 }
 
-impl Method {
-    /// All methods.
-    pub const ALL: [Method; 4] = [Method::Dopri5, Method::Dop853, Method::Bosh3, Method::Adams];
+impl Integrator {
+    /// All integrators.
+    pub const ALL: [Integrator; 4] = [Integrator::Dopri5, Integrator::Dop853, Integrator::Bosh3, Integrator::Adams];
 
     /// The coefficients of a Runge-Kutta pair; the Adams method has none that are fixed.
     pub const fn tableau(self) -> Option<&'static Tableau> {
         match self {
-            Method::Dopri5 => Some(&DOPRI5),
-            Method::Dop853 => Some(&DOP853),
-            Method::Bosh3 => Some(&BOSH3),
-            Method::Adams => None,
+            Integrator::Dopri5 => Some(&DOPRI5),
+            Integrator::Dop853 => Some(&DOP853),
+            Integrator::Bosh3 => Some(&BOSH3),
+            Integrator::Adams => None,
         }
     }
 
@@ -145,40 +145,40 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
+impl fmt::Display for Integrator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-/// A name that is not that of any [`Method`].
+/// A name that is not that of any [`Integrator`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownMethod(
+pub struct UnknownIntegrator(
     /// The name as given.
     pub String,
 );
 
-impl fmt::Display for UnknownMethod {
+impl fmt::Display for UnknownIntegrator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown ODE method '{}'; use one of", self.0)?;
-        for (i, method) in Method::ALL.iter().enumerate() {
-            write!(f, "{} {method}", if i == 0 { "" } else { "," })?;
+        write!(f, "unknown integrator '{}'; use one of", self.0)?;
+        for (i, integrator) in Integrator::ALL.iter().enumerate() {
+            write!(f, "{} {integrator}", if i == 0 { "" } else { "," })?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for UnknownMethod {}
+impl std::error::Error for UnknownIntegrator {}
 
-impl FromStr for Method {
-    type Err = UnknownMethod;
+impl FromStr for Integrator {
+    type Err = UnknownIntegrator;
 
     /// Parses the name that `Display` writes, in any case.
-    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
-        Method::ALL
+    fn from_str(name: &str) -> Result<Self, UnknownIntegrator> {
+        Integrator::ALL
             .into_iter()
-            .find(|method| method.name().eq_ignore_ascii_case(name.trim()))
-            .ok_or_else(|| UnknownMethod(name.to_owned()))
+            .find(|integrator| integrator.name().eq_ignore_ascii_case(name.trim()))
+            .ok_or_else(|| UnknownIntegrator(name.to_owned()))
     }
 }
 

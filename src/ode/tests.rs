@@ -2,11 +2,11 @@
 
 use super::control::{Tolerance, factor, first_step, min_step};
 use super::stepper::Stepper;
-use super::tableau::{DenseRule, ErrorRule, Method, Tableau, UnknownMethod};
+use super::tableau::{DenseRule, ErrorRule, Integrator, Tableau, UnknownIntegrator};
 
 /// The Runge-Kutta pairs.
 fn pairs() -> impl Iterator<Item = &'static Tableau> {
-    Method::ALL.into_iter().filter_map(Method::tableau)
+    Integrator::ALL.into_iter().filter_map(Integrator::tableau)
 }
 
 /// Sum of the weights of a row, each times a power of the node of its stage.
@@ -85,15 +85,15 @@ fn dense_rows_satisfy_the_quadrature_conditions() {
 
 #[test]
 fn names_are_parsed_and_written() {
-    for method in Method::ALL {
+    for method in Integrator::ALL {
         assert_eq!(method.to_string().parse(), Ok(method));
         assert_eq!(format!(" {method} ").to_uppercase().parse(), Ok(method));
     }
-    assert_eq!(format!("{:<8}|", Method::Bosh3), "bosh3   |");
-    let error = "euler".parse::<Method>();
-    assert_eq!(error, Err(UnknownMethod("euler".to_owned())));
+    assert_eq!(format!("{:<8}|", Integrator::Bosh3), "bosh3   |");
+    let error = "euler".parse::<Integrator>();
+    assert_eq!(error, Err(UnknownIntegrator("euler".to_owned())));
     let text = error.map_or_else(|error| error.to_string(), |method| method.to_string());
-    assert_eq!(text, "unknown ODE method 'euler'; use one of dopri5, dop853, bosh3, adams");
+    assert_eq!(text, "unknown integrator 'euler'; use one of dopri5, dop853, bosh3, adams");
 }
 
 #[test]

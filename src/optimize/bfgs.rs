@@ -22,7 +22,7 @@ const PATIENCE: usize = 20;
 /// steps end at the first bound they meet.
 ///
 /// ```
-/// use riemannian_laplace::optimize::{BfgsOptions, Status, minimize};
+/// use riemannian_laplace::internals::optimize::{BfgsOptions, Status, minimize};
 ///
 /// // Rosenbrock's valley, with x₀ no larger than ½.
 /// let mut valley = |x: &[f64], gradient: &mut [f64]| {
@@ -36,7 +36,7 @@ const PATIENCE: usize = 20;
 /// assert_eq!(minimum.status, Status::Converged);
 /// assert_eq!(minimum.at_bound, [0]);
 /// assert!((minimum.point[1] - 0.25).abs() < 1e-9);
-/// # Ok::<(), riemannian_laplace::optimize::OptimizeError>(())
+/// # Ok::<(), riemannian_laplace::internals::optimize::OptimizeError>(())
 /// ```
 pub fn minimize<F>(objective: &mut F, start: &[f64], options: &BfgsOptions<'_>) -> Result<Minimum, OptimizeError>
 where

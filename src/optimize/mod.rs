@@ -16,7 +16,7 @@ pub use bfgs::minimize;
 /// Settings of [`minimize`].
 ///
 /// ```
-/// use riemannian_laplace::optimize::BfgsOptions;
+/// use riemannian_laplace::internals::optimize::BfgsOptions;
 ///
 /// let options = BfgsOptions { bounds: Some(&[(0.0, f64::INFINITY)]), ..BfgsOptions::default() };
 /// assert_eq!(options.gradient_tolerance, 1e-8);
@@ -148,7 +148,7 @@ const SAME_VALUE: f64 = 1e-10;
 /// [`minimize`] from every start, one after the other, keeping the end of lowest value (the first of equals).
 ///
 /// ```
-/// use riemannian_laplace::optimize::{BfgsOptions, minimize_multistart};
+/// use riemannian_laplace::internals::optimize::{BfgsOptions, minimize_multistart};
 ///
 /// // (x² − 1)² + x/5 has a minimum near each of ±1; the left one is lower.
 /// let mut objective = |x: &[f64], gradient: &mut [f64]| {
@@ -159,7 +159,7 @@ const SAME_VALUE: f64 = 1e-10;
 /// let found = minimize_multistart(&mut objective, &[vec![2.0], vec![-2.0]], &BfgsOptions::default())?;
 /// assert_eq!((found.best_start, found.minima.len()), (1, 2));
 /// assert!(found.best.point[0] < -1.0);
-/// # Ok::<(), riemannian_laplace::optimize::OptimizeError>(())
+/// # Ok::<(), riemannian_laplace::internals::optimize::OptimizeError>(())
 /// ```
 pub fn minimize_multistart<F>(
     objective: &mut F,

@@ -16,8 +16,9 @@ impl LatentGaussian {
     ///
     /// ```
     /// use ndarray::{array, Array3};
-    /// use riemannian_laplace::likelihood::Family;
-    /// use riemannian_laplace::predict::{LatentGaussian, Link};
+    /// use riemannian_laplace::Family;
+    /// use riemannian_laplace::internals::predict::LatentGaussian;
+    /// use riemannian_laplace::Link;
     ///
     /// // f ~ N(0, 3) and unit noise: y ~ N(0, 4).
     /// let latent = LatentGaussian { mean: array![[0.0]], covariance: Array3::from_elem((1, 1, 1), 3.0) };

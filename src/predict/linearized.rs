@@ -1,27 +1,19 @@
 //! The linearised predictive: f(x) ~ N(f(x, θ̂), J G⁻¹ Jᵀ), the GLM of laplace-redux.
 
 use faer::Mat;
-use ndarray::{Array1, Array2, Array3, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
 use crate::error::{Error, Result, check_size};
-use crate::laplace::curvature::Posterior;
-use crate::laplace::{FunctionSpace, Laplace, PrecisionWorker};
-use crate::map::{DifferentiableMap, MlpMap, MlpWorkspace, identity_seeds};
+use crate::laplace::Laplace;
+use crate::map::{Rows, frozen_rows, identity_seeds};
 use crate::memory;
-
-/// Numbers in the Jacobian rows (weight space) or the workspace (function space) of one block of test points.
-const BLOCK_NUMBERS: usize = 1 << 21;
-/// Outputs in one block in function space, where the covariances between all of them are computed.
-const BLOCK_OUTPUTS: usize = 256;
-/// Where the posterior variance is smaller than this share of the prior's, it is computed without cancellation.
-const CANCELLATION: f64 = 1e-5;
 
 /// A Gaussian over the raw outputs at each test point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatentGaussian {
-    /// f(x, θ̂): one row a point.
+    /// f(x, θ̂): one row for each point.
     pub mean: Array2<f64>,
-    /// J G⁻¹ Jᵀ: one P × P matrix a point, without observation noise.
+    /// J G⁻¹ Jᵀ: one P × P matrix for each point, without observation noise.
     pub covariance: Array3<f64>,
 }
 
@@ -49,116 +41,55 @@ impl LatentGaussian {
     }
 }
 
-impl Laplace {
-    /// The linearised predictive at each input on its own.
-    pub fn linearized(&self, inputs: &Array2<f64>) -> Result<LatentGaussian> {
-        let (points, p) = self.check_inputs(inputs)?;
-        let mean = self.outputs(inputs)?;
-        let mut covariance = Array3::zeros((points, p, p));
-        let d = self.network.parameters().len();
-        let widths: usize = self.network.architecture().layers().iter().map(|layer| layer.outputs).sum();
-        let block = match &self.posterior {
-            Posterior::Weight(_) => BLOCK_NUMBERS / (d * p).max(1),
-            Posterior::Function(_) => (BLOCK_NUMBERS / (widths * (4 + p)).max(1)).min(BLOCK_OUTPUTS / p),
-        };
-        let block = block.clamp(1, points);
-        let mut worker = self.precision().worker();
-        for (start, chunk) in (0..points).step_by(block).zip(inputs.axis_chunks_iter(Axis(0), block)) {
-            let map = MlpMap::new(self.network.architecture().clone(), chunk)?;
-            let mut workspace = self.jacobian_rows(&map);
-            match &self.posterior {
-                Posterior::Weight(_) => {
-                    let mut rows = Mat::zeros(map.n_points() * p, d);
-                    map.rows(&mut workspace, rows.as_mut());
-                    for n in 0..map.n_points() {
-                        let point = Mat::from_fn(p, d, |output, d| rows[(output * map.n_points() + n, d)]);
-                        let mut block = Mat::zeros(p, p);
-                        worker.covariance(point.as_ref(), block.as_mut());
-                        store(&mut covariance, start + n, &block);
-                    }
-                }
-                Posterior::Function(posterior) => {
-                    self.function_space_block(posterior, &mut *worker, &map, &mut workspace, start, &mut covariance)?;
-                }
-            }
-        }
-        Ok(LatentGaussian { mean, covariance })
+/// The linearised predictive at each input on its own.
+pub fn linearized(laplace: &Laplace, inputs: &Array2<f64>) -> Result<LatentGaussian> {
+    let (points, p) = check_inputs(laplace, inputs)?;
+    let mean = laplace.outputs(inputs)?;
+    memory::check("the predictive covariances", (points * p * p) as f64, "predict fewer points at a time")?;
+    let mut covariance = Array3::zeros((points, p, p));
+    let (model, precision) = (laplace.model(), laplace.precision());
+    let block = precision.points_at_once(p, model.numbers_per_point(p)).clamp(1, points);
+    for (mut target, chunk) in
+        covariance.axis_chunks_iter_mut(Axis(0), block).zip(inputs.axis_chunks_iter(Axis(0), block))
+    {
+        let rows = jacobian_rows(laplace, chunk)?;
+        let mut blocks = vec![0.0; chunk.nrows() * p * p];
+        precision.point_covariances(&*rows, chunk.nrows(), &mut blocks);
+        target.iter_mut().zip(&blocks).for_each(|(entry, value)| *entry = *value);
     }
-
-    /// The linearised predictive at all inputs together.
-    pub fn linearized_joint(&self, inputs: &Array2<f64>) -> Result<JointGaussian> {
-        let (points, p) = self.check_inputs(inputs)?;
-        let d = self.network.parameters().len();
-        let size = points * p;
-        let numbers = (size * size) as f64 * 2.0 + (size * d) as f64 * 2.0;
-        memory::check("the joint predictive covariance", numbers, "predict fewer points at a time")?;
-        let mean = self.outputs(inputs)?;
-        let map = MlpMap::new(self.network.architecture().clone(), inputs.view())?;
-        let mut workspace = self.jacobian_rows(&map);
-        let mut rows = Mat::zeros(size, d);
-        map.rows(&mut workspace, rows.as_mut());
-        let mut covariance = Mat::zeros(size, size);
-        self.precision().worker().covariance(rows.as_ref(), covariance.as_mut());
-        let place = |index: usize| (index % p) * points + index / p;
-        Ok(JointGaussian {
-            mean: mean.iter().copied().collect(),
-            covariance: Array2::from_shape_fn((size, size), |(i, j)| covariance[(place(i), place(j))]),
-        })
-    }
-
-    fn check_inputs(&self, inputs: &Array2<f64>) -> Result<(usize, usize)> {
-        let architecture = self.network.architecture();
-        check_size("number of input columns", architecture.n_inputs(), inputs.ncols())?;
-        if inputs.nrows() == 0 {
-            return Err(Error::NoRows { what: "the inputs".to_string() });
-        }
-        Ok((inputs.nrows(), architecture.n_outputs()))
-    }
-
-    /// The Jacobian of the raw outputs, pulled back.
-    fn jacobian_rows(&self, map: &MlpMap) -> MlpWorkspace {
-        let (n, p) = (map.n_points(), map.n_outputs());
-        let mut workspace = map.workspace(p);
-        let theta = self.network.parameters();
-        map.outputs(theta, &mut vec![0.0; n * p], &mut workspace);
-        map.pull_back(theta, &identity_seeds(n, p), &mut workspace);
-        workspace
-    }
-
-    /// Covariances of a block of points from layer products, and again without cancellation where those lose digits.
-    fn function_space_block(
-        &self,
-        posterior: &FunctionSpace,
-        worker: &mut (dyn PrecisionWorker + Send),
-        map: &MlpMap,
-        workspace: &mut MlpWorkspace,
-        start: usize,
-        covariance: &mut Array3<f64>,
-    ) -> Result<()> {
-        let (points, p) = (map.n_points(), map.n_outputs());
-        let size = points * p;
-        let (mut prior, mut joint) = (Mat::zeros(size, size), Mat::zeros(size, size));
-        posterior.predictive_covariance(map, workspace, &mut prior, &mut joint);
-        for n in 0..points {
-            let at = |output: usize| output * points + n;
-            let exact = (0..p).all(|o| joint[(at(o), at(o))] >= CANCELLATION * prior[(at(o), at(o))]);
-            let mut block = Mat::from_fn(p, p, |i, j| joint[(at(i), at(j))]);
-            if !exact {
-                let one = MlpMap::new(map.architecture().clone(), map.input(n).view())?;
-                let mut rows = Mat::zeros(p, one.n_params());
-                one.rows(&mut self.jacobian_rows(&one), rows.as_mut());
-                worker.covariance(rows.as_ref(), block.as_mut());
-            }
-            store(covariance, start + n, &block);
-        }
-        Ok(())
-    }
+    Ok(LatentGaussian { mean, covariance })
 }
 
-fn store(covariance: &mut Array3<f64>, point: usize, block: &Mat<f64>) {
-    for i in 0..block.nrows() {
-        for j in 0..block.ncols() {
-            covariance[(point, i, j)] = block[(i, j)];
-        }
+/// The linearised predictive at all inputs together.
+pub fn linearized_joint(laplace: &Laplace, inputs: &Array2<f64>) -> Result<JointGaussian> {
+    let (points, p) = check_inputs(laplace, inputs)?;
+    let d = laplace.parameters().len();
+    let size = points * p;
+    let numbers = (size * size) as f64 * 2.0 + (size * d) as f64 * 2.0;
+    memory::check("the joint predictive covariance", numbers, "predict fewer points at a time")?;
+    let mean = laplace.outputs(inputs)?;
+    let mut rows = Mat::zeros(size, d);
+    jacobian_rows(laplace, inputs.view())?.dense(rows.as_mut());
+    let mut covariance = Mat::zeros(size, size);
+    laplace.precision().covariance(rows.as_ref(), covariance.as_mut());
+    let place = |index: usize| (index % p) * points + index / p;
+    Ok(JointGaussian {
+        mean: mean.iter().copied().collect(),
+        covariance: Array2::from_shape_fn((size, size), |(i, j)| covariance[(place(i), place(j))]),
+    })
+}
+
+fn check_inputs(laplace: &Laplace, inputs: &Array2<f64>) -> Result<(usize, usize)> {
+    check_size("number of input columns", laplace.model().n_inputs(), inputs.ncols())?;
+    if inputs.nrows() == 0 {
+        return Err(Error::NoRows { what: "the inputs".to_string() });
     }
+    Ok((inputs.nrows(), laplace.model().n_outputs()))
+}
+
+/// The Jacobian of the raw outputs.
+fn jacobian_rows(laplace: &Laplace, inputs: ArrayView2<'_, f64>) -> Result<Box<dyn Rows>> {
+    let map = laplace.model().bind(inputs)?;
+    let (n, p) = (map.n_points(), map.n_outputs());
+    frozen_rows(&map, laplace.parameters(), p, |_| Ok(identity_seeds(n, p)))
 }

@@ -7,11 +7,11 @@
 use faer::Mat;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2};
 
-use super::{LatentGaussian, Prediction, log_sum_exp, moments};
+use super::{LatentGaussian, Moments, log_sum_exp, moments};
 use crate::error::{Error, Result};
 use crate::likelihood::Family;
 use crate::linalg::symmetric_eigen;
-use crate::random::{fill_standard_normal, stream};
+use crate::random::{Purpose, fill_standard_normal, stream};
 
 /// How class probabilities follow from a Gaussian over the logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,13 +36,13 @@ pub struct MonteCarlo {
 
 impl LatentGaussian {
     /// The prediction of y. A Gaussian or Poisson family has a closed form and needs no link.
-    pub fn predict(&self, family: &Family, link: Link) -> Result<Prediction> {
+    pub fn moments(&self, family: &Family, link: Link) -> Result<Moments> {
         self.check_shape()?;
         family.likelihood().check_outputs(self.mean.ncols()).map_err(Error::Outputs)?;
         match family {
             Family::Gaussian(_) => {
                 let (_, noise) = moments(family, &self.mean);
-                Ok(Prediction::from_parts(self.mean.clone(), self.variance(), noise))
+                Ok(Moments::from_parts(self.mean.clone(), self.variance(), noise))
             }
             Family::Poisson(_) => Ok(self.log_normal()),
             Family::Bernoulli(_) | Family::Categorical(_) => match link {
@@ -54,15 +54,15 @@ impl LatentGaussian {
     }
 
     /// The rate e^f is log-normal: E = e^{m + v/2}, Var = (e^v − 1) e^{2m + v}.
-    fn log_normal(&self) -> Prediction {
+    fn log_normal(&self) -> Moments {
         let variance = self.variance();
         let mean = Array2::from_shape_fn(self.mean.dim(), |at| (self.mean[at] + 0.5 * variance[at]).exp());
         let epistemic = Array2::from_shape_fn(self.mean.dim(), |at| variance[at].exp_m1() * mean[at] * mean[at]);
-        Prediction::from_parts(mean.clone(), epistemic, mean)
+        Moments::from_parts(mean.clone(), epistemic, mean)
     }
 
     /// Probabilities at the shrunken logits; the epistemic part of the variance to first order in the covariance.
-    fn probit(&self, family: &Family) -> Prediction {
+    fn probit(&self, family: &Family) -> Moments {
         let (variance, logits) = (self.variance(), self.probit_logits());
         let shrink = |at: (usize, usize)| probit_factor(variance[at]);
         let (mean, total) = moments(family, &logits);
@@ -81,7 +81,7 @@ impl LatentGaussian {
             }
         }
         let aleatoric = &total - &epistemic;
-        Prediction::from_parts(mean, epistemic, aleatoric)
+        Moments::from_parts(mean, epistemic, aleatoric)
     }
 
     /// f/√(1 + π/8·var), entrywise.
@@ -89,7 +89,7 @@ impl LatentGaussian {
         Array2::from_shape_fn(self.mean.dim(), |(t, k)| self.mean[(t, k)] * probit_factor(self.covariance[(t, k, k)]))
     }
 
-    fn bridge(&self, family: &Family) -> Prediction {
+    fn bridge(&self, family: &Family) -> Moments {
         let (points, p) = self.mean.dim();
         let (mut mean, mut epistemic) = (Array2::zeros((points, p)), Array2::zeros((points, p)));
         for t in 0..points {
@@ -103,7 +103,7 @@ impl LatentGaussian {
             }
         }
         let aleatoric = Array2::from_shape_fn(mean.dim(), |at| (mean[at] * (1.0 - mean[at]) - epistemic[at]).max(0.0));
-        Prediction::from_parts(mean, epistemic, aleatoric)
+        Moments::from_parts(mean, epistemic, aleatoric)
     }
 
     /// The bridge of one Bernoulli output: two classes with logits (0, f), centred: (−f/2, f/2).
@@ -118,7 +118,7 @@ impl LatentGaussian {
         Dirichlet::bridge(&logits, &variances)
     }
 
-    fn monte_carlo(&self, family: &Family, settings: MonteCarlo) -> Result<Prediction> {
+    fn monte_carlo(&self, family: &Family, settings: MonteCarlo) -> Result<Moments> {
         let (points, p) = self.mean.dim();
         let mut summary = Summary::new(family, points, p);
         self.for_each_draw(settings, |t, output| summary.add(t, output))?;
@@ -136,7 +136,7 @@ impl LatentGaussian {
             let covariance = self.covariance.index_axis(ndarray::Axis(0), t);
             let matrix = Mat::from_fn(p, p, |i, j| covariance[(i, j)]);
             let eigen = symmetric_eigen(matrix.as_ref(), "the predictive covariance")?;
-            let mut generator = stream(settings.seed, t as u64);
+            let mut generator = stream(settings.seed, Purpose::MonteCarloLink, t as u64);
             let (mut noise, mut output) = (vec![0.0; p], vec![0.0; p]);
             for _ in 0..settings.samples {
                 fill_standard_normal(&mut generator, &mut noise);
@@ -245,11 +245,11 @@ impl<'a> Summary<'a> {
     }
 
     /// The summary of all draws.
-    pub fn finish(mut self) -> Prediction {
+    pub fn finish(mut self) -> Moments {
         for (mut row, count) in self.scatter.rows_mut().into_iter().zip(&self.counts) {
             row.iter_mut().for_each(|value| *value /= (*count).max(1) as f64);
         }
-        let mut prediction = Prediction::from_parts(self.mean, self.scatter, self.variance);
+        let mut prediction = Moments::from_parts(self.mean, self.scatter, self.variance);
         if matches!(self.family, Family::Categorical(_) | Family::Bernoulli(_)) {
             let rows = prediction.mean.rows();
             let of_mean: Array1<f64> = rows.into_iter().map(|row| class_entropy(self.family, &row.to_vec())).collect();

@@ -4,31 +4,29 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use super::links::Summary;
-use super::{Prediction, log_sum_exp};
+use super::{Moments, log_sum_exp};
 use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
-use crate::laplace::Laplace;
 use crate::likelihood::Family;
-use crate::map::{DifferentiableMap, MlpMap};
+use crate::map::Model;
 use crate::memory;
-use crate::network::Architecture;
 
 /// The raw outputs of S sampled networks at T test points.
 ///
 /// ```
 /// use ndarray::array;
-/// use riemannian_laplace::likelihood::Family;
-/// use riemannian_laplace::network::{Activation, Architecture};
-/// use riemannian_laplace::predict::SampledPredictive;
+/// use riemannian_laplace::Family;
+/// use riemannian_laplace::{Activation, Architecture, Network};
+/// use riemannian_laplace::internals::predict::SampledPredictive;
 ///
 /// // Two networks f(x) = wx + b, at x = 1.
-/// let architecture = Architecture::new(&[1, 1], Activation::Identity)?;
+/// let network = Network::new(Architecture::new(&[1, 1], Activation::Identity)?, vec![2.0, 0.0])?;
 /// let weights = array![[1.0, 0.0], [3.0, 0.0]];
-/// let sampled = SampledPredictive::new(&architecture, &Family::gaussian(0.5)?, weights.view(), &array![[1.0]])?;
-/// let prediction = sampled.prediction();
-/// assert_eq!(prediction.mean[(0, 0)], 2.0);
-/// assert_eq!(prediction.epistemic_variance[(0, 0)], 1.0);
-/// assert_eq!(prediction.total_variance[(0, 0)], 1.25);
+/// let sampled = SampledPredictive::new(&network, &Family::gaussian(0.5)?, weights.view(), &array![[1.0]])?;
+/// let moments = sampled.moments();
+/// assert_eq!(moments.mean[(0, 0)], 2.0);
+/// assert_eq!(moments.epistemic_variance[(0, 0)], 1.0);
+/// assert_eq!(moments.total_variance[(0, 0)], 1.25);
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -39,29 +37,24 @@ pub struct SampledPredictive {
 }
 
 impl SampledPredictive {
-    /// Evaluates a network with each row of `weights` as its parameters.
-    pub fn new(
-        architecture: &Architecture,
-        family: &Family,
-        weights: ArrayView2<'_, f64>,
-        inputs: &Array2<f64>,
-    ) -> Result<Self> {
-        check_size("number of parameters", architecture.n_params(), weights.ncols())?;
+    /// Evaluates a model with each row of `weights` as its parameters.
+    pub fn new(model: &dyn Model, family: &Family, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>) -> Result<Self> {
+        check_size("number of parameters", model.n_params(), weights.ncols())?;
         if weights.nrows() == 0 {
             return Err(Error::NoRows { what: "the samples".to_string() });
         }
-        let (samples, points, p) = (weights.nrows(), inputs.nrows(), architecture.n_outputs());
-        let map = MlpMap::new(architecture.clone(), inputs.view())?;
-        let numbers = (samples * points * p) as f64 + map.workspace_size(1) * rayon::current_num_threads() as f64;
+        let (samples, points, p) = (weights.nrows(), inputs.nrows(), model.n_outputs());
+        let map = model.bind(inputs.view())?;
+        let numbers = (samples * points * p) as f64 + map.evaluator_size(1) * rayon::current_num_threads() as f64;
         memory::check("the sampled predictions", numbers, "predict fewer points at a time, or with fewer samples")?;
         let rows: Vec<Vec<f64>> = weights.rows().into_iter().map(|row| row.to_vec()).collect();
         let outputs: Vec<Vec<f64>> = rows
             .par_iter()
             .map_init(
-                || map.workspace(1),
-                |workspace, theta| {
+                || map.clone().evaluate(1),
+                |evaluator, theta| {
                     let mut unit_major = vec![0.0; points * p];
-                    map.outputs(theta, &mut unit_major, workspace);
+                    evaluator.outputs(theta, &mut unit_major);
                     unit_major
                 },
             )
@@ -76,7 +69,7 @@ impl SampledPredictive {
     }
 
     /// Mean, variances and, for classes, entropies of the mixture.
-    pub fn prediction(&self) -> Prediction {
+    pub fn moments(&self) -> Moments {
         let (_, points, p) = self.outputs.dim();
         let mut summary = Summary::new(&self.family, points, p);
         for sample in self.outputs.outer_iter() {
@@ -127,12 +120,5 @@ impl SampledPredictive {
             log_sum_exp(logs) - (samples as f64).ln()
         };
         Ok((0..points).map(at).collect())
-    }
-}
-
-impl Laplace {
-    /// The predictive of networks with the given weights, one row each.
-    pub fn sampled(&self, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>) -> Result<SampledPredictive> {
-        SampledPredictive::new(self.network.architecture(), &self.family, weights, inputs)
     }
 }

@@ -24,13 +24,13 @@ impl Banana {
     /// The posterior given observations, with σ_θ = σ_y = 2.
     ///
     /// ```
-    /// let target = riemannian_laplace::problems::Banana::target(&[1.0, 1.5])?;
-    /// let value = target.log_posterior(&[0.5, 0.7], &mut target.workspace());
+    /// let target = riemannian_laplace::internals::problems::Banana::target(&[1.0, 1.5])?;
+    /// let value = target.evaluator().log_posterior(&[0.5, 0.7]);
     /// assert!(value.is_finite());
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
-    pub fn target(observations: &[f64]) -> Result<Target<Explicit<Self>>> {
-        let map = Explicit(Self { observations: observations.len() });
+    pub fn target(observations: &[f64]) -> Result<Target> {
+        let map = Arc::new(Explicit(Self { observations: observations.len() }));
         let noise = Gaussian::new(Self::DEVIATION).map_err(|_| Error::Setting {
             name: "sigma",
             value: Self::DEVIATION.to_string(),
@@ -60,9 +60,11 @@ impl ExplicitMap for Banana {
     }
 
     fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
-        self.outputs(theta, &mut jet.outputs);
-        jet.tangents.fill(velocity[0] + 2.0 * theta[1] * velocity[1]);
-        jet.curvatures.fill(2.0 * velocity[1] * velocity[1]);
+        if !jet.outputs.is_empty() {
+            self.outputs(theta, &mut jet.outputs);
+        }
+        jet.first.fill(velocity[0] + 2.0 * theta[1] * velocity[1]);
+        jet.second.fill(2.0 * velocity[1] * velocity[1]);
     }
 
     fn jacobian(&self, theta: &[f64], mut jacobian: MatMut<'_, f64>) {

@@ -24,13 +24,13 @@ impl Funnel {
 
     /// The density as a posterior: 0 observed through φ⁻¹ with unit noise, under the Jeffreys prior
     /// |det Dφ⁻¹| = e^(−θ₂/2)/σ.
-    pub fn target(self) -> Result<Target<Explicit<Self>>> {
+    pub fn target(self) -> Result<Target> {
         if !(self.sigma > 0.0 && self.sigma.is_finite()) {
             let value = self.sigma.to_string();
             return Err(Error::Setting { name: "sigma of the funnel", value, requirement: "positive and finite" });
         }
-        let prior = Prior { precision: PriorPrecision::improper(2), tilt: vec![0.0, -0.5] };
-        Target::new(Explicit(self), Arc::new(Gaussian::unit()), Array2::zeros((1, 2)).view(), prior)
+        let prior = Prior::tilted(PriorPrecision::improper(2), vec![0.0, -0.5])?;
+        Target::new(Arc::new(Explicit(self)), Arc::new(Gaussian::unit()), Array2::zeros((1, 2)).view(), prior)
     }
 
     /// φ(ψ): from the Gaussian's coordinates to θ.
@@ -71,11 +71,13 @@ impl ExplicitMap for Funnel {
     }
 
     fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
-        self.outputs(theta, &mut jet.outputs);
+        if !jet.outputs.is_empty() {
+            self.outputs(theta, &mut jet.outputs);
+        }
         let shrink = (-0.5 * theta[1]).exp();
         let [v1, v2] = [velocity[0], velocity[1]];
-        jet.tangents.copy_from_slice(&[shrink * (v1 - 0.5 * theta[0] * v2), v2 / self.sigma]);
-        jet.curvatures.copy_from_slice(&[shrink * (0.25 * theta[0] * v2 * v2 - v1 * v2), 0.0]);
+        jet.first.copy_from_slice(&[shrink * (v1 - 0.5 * theta[0] * v2), v2 / self.sigma]);
+        jet.second.copy_from_slice(&[shrink * (0.25 * theta[0] * v2 * v2 - v1 * v2), 0.0]);
     }
 
     fn jacobian(&self, theta: &[f64], mut jacobian: MatMut<'_, f64>) {

@@ -19,7 +19,7 @@ pub struct Identity {
 
 impl Identity {
     /// The density N(0, diag s²) as a posterior under a flat prior.
-    pub fn gaussian(deviations: &[f64]) -> Result<Target<Explicit<Self>>> {
+    pub fn gaussian(deviations: &[f64]) -> Result<Target> {
         let noise = Gaussian::per_output(deviations.to_vec()).map_err(|_| Error::Setting {
             name: "the deviations of the Gaussian",
             value: format!("{deviations:?}"),
@@ -27,7 +27,7 @@ impl Identity {
         })?;
         let size = deviations.len();
         let prior = Prior::gaussian(PriorPrecision::improper(size));
-        Target::new(Explicit(Self { size }), Arc::new(noise), Array2::zeros((1, size)).view(), prior)
+        Target::new(Arc::new(Explicit(Self { size })), Arc::new(noise), Array2::zeros((1, size)).view(), prior)
     }
 }
 
@@ -49,9 +49,11 @@ impl ExplicitMap for Identity {
     }
 
     fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
-        jet.outputs.copy_from_slice(theta);
-        jet.tangents.copy_from_slice(velocity);
-        jet.curvatures.fill(0.0);
+        if !jet.outputs.is_empty() {
+            jet.outputs.copy_from_slice(theta);
+        }
+        jet.first.copy_from_slice(velocity);
+        jet.second.fill(0.0);
     }
 
     fn jacobian(&self, _: &[f64], mut jacobian: MatMut<'_, f64>) {

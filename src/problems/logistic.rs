@@ -8,16 +8,15 @@ use ndarray::{Array2, Axis};
 use crate::data::Dataset;
 use crate::error::Result;
 use crate::likelihood::Bernoulli;
-use crate::map::MlpMap;
-use crate::network::{Activation, Architecture};
+use crate::network::{Activation, Architecture, NetworkMap};
 use crate::prior::{Prior, PriorPrecision};
 use crate::target::Target;
 
 /// The posterior of the coefficients, intercept last, under independent N(0, `prior_variance`) (the paper's is 100).
-pub fn logistic_regression(data: &Dataset, prior_variance: f64) -> Result<Target<MlpMap>> {
+pub fn logistic_regression(data: &Dataset, prior_variance: f64) -> Result<Target> {
     let architecture = Architecture::new(&[data.inputs().ncols(), 1], Activation::Identity)?;
     let prior = PriorPrecision::scalar(1.0 / prior_variance, &architecture.layer_params())?;
-    let map = MlpMap::new(architecture, data.inputs().view())?;
+    let map = Arc::new(NetworkMap::new(architecture, data.inputs().view())?);
     Target::new(map, Arc::new(Bernoulli), data.targets().view(), Prior::gaussian(prior))
 }
 

@@ -28,7 +28,7 @@ impl Squiggle {
 
     /// The density as a posterior: μ = 0 observed through φ⁻¹ with noise S, under the Jeffreys prior (which is flat,
     /// since φ keeps volumes).
-    pub fn target(self) -> Result<Target<Explicit<Self>>> {
+    pub fn target(self) -> Result<Target> {
         let deviations = self.variances.iter().map(|variance| variance.sqrt()).collect();
         let noise = Gaussian::per_output(deviations).map_err(|_| Error::Setting {
             name: "the variances of the squiggle",
@@ -36,7 +36,7 @@ impl Squiggle {
             requirement: "positive and finite",
         })?;
         let prior = Prior::gaussian(PriorPrecision::improper(2));
-        Target::new(Explicit(self), Arc::new(noise), Array2::zeros((1, 2)).view(), prior)
+        Target::new(Arc::new(Explicit(self)), Arc::new(noise), Array2::zeros((1, 2)).view(), prior)
     }
 
     /// φ(ψ): from the Gaussian's coordinates to θ.
@@ -75,11 +75,13 @@ impl ExplicitMap for Squiggle {
     }
 
     fn jet(&self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
-        self.outputs(theta, &mut jet.outputs);
+        if !jet.outputs.is_empty() {
+            self.outputs(theta, &mut jet.outputs);
+        }
         let a = self.frequency;
         let (sine, cosine) = (a * theta[0]).sin_cos();
-        jet.tangents.copy_from_slice(&[velocity[0], velocity[1] + a * cosine * velocity[0]]);
-        jet.curvatures.copy_from_slice(&[0.0, -a * a * sine * velocity[0] * velocity[0]]);
+        jet.first.copy_from_slice(&[velocity[0], velocity[1] + a * cosine * velocity[0]]);
+        jet.second.copy_from_slice(&[0.0, -a * a * sine * velocity[0] * velocity[0]]);
     }
 
     fn jacobian(&self, theta: &[f64], mut jacobian: MatMut<'_, f64>) {

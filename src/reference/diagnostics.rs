@@ -46,11 +46,11 @@ impl Convergence {
     /// The diagnostics of a quantity whose values come chain after chain.
     ///
     /// ```
-    /// use riemannian_laplace::random::{fill_standard_normal, stream};
-    /// use riemannian_laplace::reference::Convergence;
+    /// use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
+    /// use riemannian_laplace::internals::reference::Convergence;
     ///
     /// let mut values = vec![0.0; 4000];
-    /// fill_standard_normal(&mut stream(1, 0), &mut values);
+    /// fill_standard_normal(&mut stream(1, Purpose::Velocity, 0), &mut values);
     /// let independent = Convergence::of((&values).into(), 4)?;
     /// assert!(independent.r_hat < 1.01 && independent.bulk_ess > 3000.0);
     ///

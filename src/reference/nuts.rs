@@ -20,10 +20,9 @@ use serde::Serialize;
 use super::diagnostics::Diagnostics;
 use super::sample::{ChainReport, ReferenceSample};
 use crate::error::{Error, Result, check_size};
-use crate::map::DifferentiableMap;
 use crate::memory;
-use crate::random::{fill_standard_normal, stream};
-use crate::target::{Target, TargetWorkspace};
+use crate::random::{Purpose, fill_standard_normal, stream};
+use crate::target::{Target, TargetEvaluator};
 
 /// Points tried for the start of a chain, as in Stan.
 const STARTS_TRIED: usize = 100;
@@ -137,8 +136,8 @@ impl NutsOptions {
 /// of iterations done since its last call; they sum to [`NutsOptions::iterations`].
 ///
 /// ```
-/// use riemannian_laplace::problems::Identity;
-/// use riemannian_laplace::reference::{NutsOptions, Start, nuts};
+/// use riemannian_laplace::internals::problems::Identity;
+/// use riemannian_laplace::internals::reference::{NutsOptions, Start, nuts};
 ///
 /// let target = Identity::gaussian(&[1.0, 10.0])?;
 /// let sample = nuts(&target, Start::StandardNormal, &NutsOptions::quick(), &|_| ())?;
@@ -146,17 +145,18 @@ impl NutsOptions {
 /// assert!(convergence.r_hat <= 1.01);
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
-pub fn nuts<M: DifferentiableMap>(
-    target: &Target<M>,
+pub fn nuts(
+    target: &Target,
     start: Start<'_>,
     options: &NutsOptions,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<ReferenceSample> {
     options.check()?;
-    let n_params = target.map.n_params();
+    let n_params = target.n_params();
     check_start(start, n_params)?;
     let numbers = 3.0 * options.chains as f64 * options.kept_per_chain() as f64 * n_params as f64;
-    memory::check("the draws of the no-U-turn sampler", numbers, "keep fewer: raise the thinning")?;
+    let advice = "keep fewer: raise the thinning";
+    let _reservation = memory::reserve("the draws of the no-U-turn sampler", numbers, advice)?;
 
     let run = |chain: usize| {
         let run = ChainRun { target, start, options, progress, chain };
@@ -188,15 +188,15 @@ fn check_start(start: Start<'_>, n_params: usize) -> Result<()> {
 }
 
 /// One chain, and what it needs.
-struct ChainRun<'a, M> {
-    target: &'a Target<M>,
+struct ChainRun<'a> {
+    target: &'a Target,
     start: Start<'a>,
     options: &'a NutsOptions,
     progress: &'a (dyn Fn(usize) + Sync),
     chain: usize,
 }
 
-impl<M: DifferentiableMap> ChainRun<'_, M> {
+impl ChainRun<'_> {
     /// The kept draws, one after another, and how it went.
     fn sample<A>(&self, mut settings: NutsSettings<EuclideanAdaptOptions<A>>) -> Result<(Vec<f64>, ChainReport)>
     where
@@ -211,8 +211,8 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
 
         // Two streams for each chain: its starts, and the key of its sampler's own generator.
         let mut key = [0; 32];
-        stream(options.seed, 2 * chain as u64 + 1).fill_bytes(&mut key);
-        let mut density = Density { target, workspace: target.workspace() };
+        stream(options.seed, Purpose::ChainKey, chain as u64).fill_bytes(&mut key);
+        let mut density = Density { n_params: target.n_params(), evaluator: target.evaluator() };
         let start = self.first_point(&mut density)?;
         let math = CpuMath::new(density);
         let mut sampler = settings
@@ -249,9 +249,9 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
     }
 
     /// The first of the chain's random points from which it can move.
-    fn first_point(&self, density: &mut Density<'_, M>) -> Result<Vec<f64>> {
-        let mut generator = stream(self.options.seed, 2 * self.chain as u64);
-        let mut point = vec![0.0; self.target.map.n_params()];
+    fn first_point(&self, density: &mut Density) -> Result<Vec<f64>> {
+        let mut generator = stream(self.options.seed, Purpose::ChainStart, self.chain as u64);
+        let mut point = vec![0.0; self.target.n_params()];
         let mut gradient = point.clone();
         for _ in 0..STARTS_TRIED {
             fill_standard_normal(&mut generator, &mut point);
@@ -268,9 +268,9 @@ impl<M: DifferentiableMap> ChainRun<'_, M> {
 }
 
 /// ℓ(θ) as `nuts-rs` wants it.
-struct Density<'a, M: DifferentiableMap> {
-    target: &'a Target<M>,
-    workspace: TargetWorkspace<M::Workspace>,
+struct Density {
+    n_params: usize,
+    evaluator: TargetEvaluator,
 }
 
 /// ℓ(θ) or its gradient left the finite numbers: the sampler counts a divergence and goes elsewhere.
@@ -284,23 +284,23 @@ impl LogpError for NotFinite {
     }
 }
 
-impl<M: DifferentiableMap> HasDims for Density<'_, M> {
+impl HasDims for Density {
     fn dim_sizes(&self) -> HashMap<String, u64> {
-        HashMap::from([("unconstrained_parameter".to_string(), self.target.map.n_params() as u64)])
+        HashMap::from([("unconstrained_parameter".to_string(), self.n_params as u64)])
     }
 }
 
-impl<M: DifferentiableMap> CpuLogpFunc for Density<'_, M> {
+impl CpuLogpFunc for Density {
     type LogpError = NotFinite;
     type FlowParameters = ();
     type ExpandedVector = ();
 
     fn dim(&self) -> usize {
-        self.target.map.n_params()
+        self.n_params
     }
 
     fn logp(&mut self, position: &[f64], gradient: &mut [f64]) -> std::result::Result<f64, NotFinite> {
-        let value = self.target.gradient(position, gradient, &mut self.workspace);
+        let value = self.evaluator.gradient(position, gradient);
         let finite = value.is_finite() && gradient.iter().all(|entry| entry.is_finite());
         if finite { Ok(value) } else { Err(NotFinite) }
     }

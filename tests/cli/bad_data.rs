@@ -14,13 +14,13 @@ fn cells_rows_and_columns() {
         ("x,y\nNaN,2\n", vec!["d.csv: line 2, column `x`", "`NaN`"]),
         ("x,y\n1,2\n1,-inf\n", vec!["d.csv: line 3, column `y`", "`-inf`"]),
         ("x,y\n1,1e999\n", vec!["d.csv: line 2, column `y`", "`1e999`"]),
-        ("x,y\n1,2\n,2\n", vec!["d.csv: line 3, column `x`", "`` is not a finite number"]),
+        ("x,y\n1,2\n,2\n", vec!["d.csv: line 3, column `x`", "the cell is empty"]),
         ("x,y\n1,2\n1,2,3\n", vec!["d.csv: line 3", "3 cells where the header has 2"]),
         ("x,y\n1,2\n1\n", vec!["d.csv: line 3", "1 cells where the header has 2"]),
         ("x,y\n", vec!["d.csv", "no rows"]),
         ("x,y", vec!["d.csv", "no rows"]),
         ("", vec!["d.csv", "empty"]),
-        ("x,y,x\n1,2,3\n", vec!["d.csv: line 1", "`x` stands twice"]),
+        ("x,y,x\n1,2,3\n", vec!["d.csv: line 1", "`x` appears twice"]),
         ("y\n1\n", vec!["d.csv", "no input columns"]),
         ("x,w,y\n1,2,3\n", vec!["d.csv", "the network has 1 input", "2 input columns (x, w)"]),
     ] {
@@ -86,9 +86,20 @@ fn inputs_and_test_data() {
     folder.write("header.csv", "x\n");
     folder.write("empty.csv", "");
     let predict = "predict --posterior p.safetensors --out out.csv --inputs";
-    folder.refuses(&format!("{predict} wide.csv"), &["wide.csv", "1 input", "2 input columns (x, y)", "--target"]);
+    // The target is left out by its name.
+    folder.write("narrow.csv", "x\n1\n");
+    let predictions = folder.ok("predict --posterior p.safetensors --inputs narrow.csv").stdout;
+    assert_eq!(folder.ok("predict --posterior p.safetensors --inputs wide.csv").stdout, predictions);
+    assert_eq!(folder.ok("predict --posterior p.safetensors --inputs wide.csv --target y").stdout, predictions);
+    folder.write("other.csv", "y,w,x\n2,3,1\n");
+    let unknown = "the column `w` is neither an input nor a target";
+    folder.refuses(&format!("{predict} other.csv"), &["other.csv", unknown]);
+    folder.refuses(&format!("{predict} other.csv --target y"), &["other.csv", unknown]);
+    assert_eq!(folder.ok("predict --posterior p.safetensors --inputs other.csv --target w").stdout, predictions);
+    folder.write("missing-x.csv", "w,y\n1,2\n");
+    folder.refuses(&format!("{predict} missing-x.csv"), &["missing-x.csv", "no column `x`"]);
     folder.refuses(&format!("{predict} wide.csv --target z"), &["wide.csv", "no column `z`"]);
-    folder.refuses(&format!("{predict} wide.csv --target x,y"), &["wide.csv", "0 input columns"]);
+    folder.refuses(&format!("{predict} wide.csv --target x,y"), &["wide.csv", "no column `x`"]);
     folder.refuses(&format!("{predict} text.csv"), &["text.csv: line 3, column `x`", "`no`"]);
     folder.refuses(&format!("{predict} header.csv"), &["header.csv", "no rows"]);
     folder.refuses(&format!("{predict} empty.csv"), &["empty.csv", "empty"]);
@@ -96,7 +107,11 @@ fn inputs_and_test_data() {
     let evaluate = "evaluate --posterior p.safetensors --target y --data";
     folder.refuses(&format!("{evaluate} text.csv"), &["text.csv: line 3"]);
     folder.write("three.csv", "x,w,y\n1,2,3\n");
-    folder.refuses(&format!("{evaluate} three.csv"), &["three.csv", "2 input columns (x, w)"]);
+    folder.refuses(&format!("{evaluate} three.csv"), &["three.csv", unknown]);
+    folder.refuses(&format!("{evaluate} narrow.csv"), &["narrow.csv", "no column `y`", "the columns are x"]);
+    folder.refuses(&format!("{evaluate} missing-x.csv"), &["missing-x.csv", "no column `x`", "the columns are w, y"]);
+    let other = "evaluate --posterior p.safetensors --target w --data three.csv";
+    folder.refuses(other, &["--target names w", "the target of the model is y"]);
     folder.refuses(&format!("{evaluate} missing.csv"), &["missing.csv", "No such file"]);
 }
 

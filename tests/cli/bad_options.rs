@@ -36,8 +36,9 @@ fn names() {
     let folder = folder();
     folder.refuses(&FIT.replace("gaussian", "gausian"), &["gausian", "gaussian, categorical, bernoulli, poisson"]);
     folder.refuses(&format!("{FIT} --activation tan"), &["'tan'", "identity, tanh, relu"]);
-    folder.refuses(&format!("{FIT} --solver dense"), &["auto, weight-space, function-space"]);
-    folder.refuses(&format!("{FIT} --structure circulant"), &["circulant"]);
+    folder
+        .refuses(&format!("{FIT} --solver dense"), &["dense", "[possible values: auto, weight-space, function-space]"]);
+    folder.refuses(&format!("{FIT} --structure circulant"), &["circulant", "[possible values: auto, full]"]);
     folder.refuses(&format!("{FIT} --solver function-space --without-data"), &["--without-data", "weight-space"]);
     folder.refuses(&format!("{PREDICT} --method mcmc"), &["glm, nn, riemannian, map"]);
     folder.refuses(&format!("{PREDICT} --link logit"), &["probit, mc, bridge, none"]);
@@ -59,6 +60,9 @@ fn methods_and_links_that_do_not_go_together() {
 fn counts() {
     let folder = folder();
     folder.refuses(&format!("{PREDICT} --samples 0"), &["--samples", "at least 1"]);
+    for share in ["0", "1", "1.5", "nan", "most"] {
+        folder.refuses(&format!("{PREDICT} --interval {share}"), &["--interval", "a number between 0 and 1"]);
+    }
     folder.refuses(&format!("{PREDICT} --threads 0"), &["--threads", "at least 1"]);
     folder.refuses(&format!("{PREDICT} --max-memory lots"), &["--max-memory", "500MB"]);
     folder.refuses(&format!("{PREDICT} --max-memory 0"), &["--max-memory", "positive"]);

@@ -1,6 +1,6 @@
 //! From data to scores, for every likelihood.
 
-use riemannian_laplace::network::{Activation, Network};
+use riemannian_laplace::{Activation, Network};
 
 use super::{Folder, repository};
 
@@ -28,7 +28,7 @@ fn sorted(keys: &str) -> Vec<String> {
 }
 
 const FIT_KEYS: &str = "n_params n_data n_outputs log_likelihood log_marginal_likelihood prior_precision sigma \
-                        log_det_ratio effective_parameters solver seconds";
+                        log_det_ratio effective_parameters solver structure seconds";
 
 #[test]
 fn a_regression_from_training_to_scores() {
@@ -45,6 +45,7 @@ fn a_regression_from_training_to_scores() {
     assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} converged at_bound")));
     assert_eq!((&fitted["n_params"], &fitted["n_data"], &fitted["n_outputs"]), (&31.into(), &200.into(), &1.into()));
     assert_eq!(fitted["converged"], true);
+    assert_eq!((&fitted["structure"], &fitted["solver"]), (&"full".into(), &"weight-space".into()));
     assert!(fitted["prior_precision"].is_f64() && fitted["sigma"].is_f64());
     let said = folder.ok(&fit);
     for word in ["31", "200", "log marginal likelihood", "tuned", "weight-space", "converged", "p.safetensors"] {
@@ -57,7 +58,10 @@ fn a_regression_from_training_to_scores() {
         let options = format!("--method {method} --samples 20 --seed 3");
         folder.ok(&format!("predict --posterior p.safetensors {inputs} {options} --out {method}.csv"));
         let table = folder.table(&format!("{method}.csv"));
-        assert_eq!(table.columns(), ["mean", "epistemic_variance", "aleatoric_variance", "total_variance"]);
+        assert_eq!(
+            table.columns(),
+            ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"]
+        );
         assert_eq!(table.values().nrows(), 200);
         let column = |name| table.column(name).expect("a column");
         let sigma = fitted["sigma"].as_f64().expect("sigma");
@@ -69,7 +73,7 @@ fn a_regression_from_training_to_scores() {
         assert_eq!(keys(&scores), sorted("n mse nll"));
         assert_eq!(scores["n"], 200);
         // The scores are those of the predictions that were written.
-        let targets = riemannian_laplace::data::Table::read(repository("data/snelson.csv").as_ref())
+        let targets = riemannian_laplace::internals::data::Table::read(repository("data/snelson.csv").as_ref())
             .and_then(|table| table.column("y"))
             .expect("targets");
         let error: f64 = column("mean").iter().zip(&targets).map(|(m, y)| (m - y).powi(2)).sum::<f64>() / 200.0;
@@ -92,6 +96,7 @@ fn classes_with_every_link() {
     let fitted = folder.ok(&fit).json();
     assert_eq!(keys(&fitted), sorted(FIT_KEYS));
     assert_eq!(fitted["n_outputs"], 3);
+    assert_eq!(fitted["structure"], "full");
     assert!(fitted["sigma"].is_null());
     let predict = "predict --posterior p.safetensors --inputs data.csv --target y --samples 50 --out out.csv";
     for (options, columns) in [
@@ -120,7 +125,7 @@ fn classes_with_every_link() {
     folder.ok(&format!("train {data} --likelihood categorical --classes 5 --epochs 2 --out five.safetensors"));
     let five = Network::load(&folder.path("five.safetensors"), None).expect("a network");
     assert_eq!(five.architecture().sizes(), [1, 5]);
-    assert_eq!(five.architecture().activation(), Activation::Identity);
+    assert_eq!(five.architecture().activation(), Some(Activation::Identity));
 }
 
 #[test]
@@ -128,7 +133,7 @@ fn zero_one_targets_and_counts() {
     let folder = Folder::new();
     for (likelihood, values, columns, scores) in [
         ("bernoulli", ["0", "1", "1"], "p1", "n nll accuracy brier ece"),
-        ("poisson", ["0", "2", "7"], "mean total_variance", "n nll"),
+        ("poisson", ["0", "2", "7"], "mean total_variance lower upper", "n nll"),
     ] {
         folder.write("data.csv", rows(values));
         let data = "--data data.csv --target y";
@@ -160,10 +165,64 @@ fn several_outputs_have_numbered_columns() {
     folder.write("inputs.csv", "a,b\n0.5,0.5\n");
     folder.ok("predict --posterior p.safetensors --inputs inputs.csv --out out.csv");
     let table = folder.table("out.csv");
-    let names = ["mean", "epistemic_variance", "aleatoric_variance", "total_variance"];
+    let names = ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"];
     let expected: Vec<String> = names.iter().flat_map(|name| [format!("{name}_1"), format!("{name}_2")]).collect();
     assert_eq!(table.columns(), expected);
     assert_eq!(table.column("aleatoric_variance_2").expect("a column"), [0.0625]);
+}
+
+/// The predictions of the posterior `p.safetensors` at the rows of `data.csv`.
+fn predicted(folder: &Folder, options: &str) -> riemannian_laplace::internals::data::Table {
+    folder.ok(&format!("predict --posterior p.safetensors --inputs data.csv --out out.csv {options}"));
+    folder.table("out.csv")
+}
+
+#[test]
+fn a_smaller_share_is_a_narrower_interval_around_the_mean() {
+    let folder = Folder::new();
+    for (likelihood, values) in [("gaussian", ["-1", "0.5", "2"]), ("poisson", ["2", "4", "7"])] {
+        folder.write("data.csv", rows(values));
+        let data = "--data data.csv --target y";
+        folder.ok(&format!("train {data} --likelihood {likelihood} --hidden 3 --epochs 500 --out m.safetensors"));
+        folder
+            .ok(&format!("fit --model m.safetensors {data} --likelihood {likelihood} --optimize --out p.safetensors"));
+        for method in ["glm", "nn", "map", "riemannian"] {
+            let options = format!("--method {method} --samples 20 --seed 3");
+            let name = format!("{likelihood} {method}");
+            let (half, wide) = (
+                predicted(&folder, &format!("{options} --interval 0.5")),
+                predicted(&folder, &format!("{options} --interval 0.9")),
+            );
+            // 0.9 is the default, and the share changes the interval alone.
+            assert_eq!(predicted(&folder, &options).values(), wide.values(), "{name}");
+            for column in ["mean", "total_variance"] {
+                assert_eq!(half.column(column).expect("a column"), wide.column(column).expect("a column"), "{name}");
+            }
+            let ends = |table: &riemannian_laplace::internals::data::Table| {
+                ["lower", "mean", "upper", "total_variance"].map(|name| table.column(name).expect("a column"))
+            };
+            let ([low, mean, high, variance], [lowest, _, highest, _]) = (ends(&half), ends(&wide));
+            for n in 0..mean.len() {
+                assert!(low[n] <= mean[n] && mean[n] <= high[n], "{name}: {} {} {}", low[n], mean[n], high[n]);
+                assert!(lowest[n] <= low[n] && high[n] <= highest[n], "{name}");
+                assert!(high[n] - low[n] < highest[n] - lowest[n], "{name}: row {n}");
+                if likelihood == "poisson" {
+                    assert_eq!((low[n].fract(), highest[n].fract()), (0.0, 0.0), "{name}");
+                } else if method == "glm" || method == "map" {
+                    // One Gaussian: its quartiles and its 5th and 95th percentiles.
+                    let deviation = variance[n].sqrt();
+                    for (end, z) in [
+                        (low[n], -0.674_489_750_196_081_7),
+                        (high[n], 0.674_489_750_196_081_7),
+                        (lowest[n], -1.644_853_626_951_472_7),
+                        (highest[n], 1.644_853_626_951_472_7),
+                    ] {
+                        assert!((end - mean[n] - z * deviation).abs() < 1e-9 * (deviation + mean[n].abs()), "{name}");
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -209,7 +268,7 @@ fn both_solvers_and_a_posterior_without_data_agree() {
         ("--without-data", "weight-space"),
     ] {
         let fitted = folder.ok(&format!("{fit} {options} --out p.safetensors")).json();
-        assert_eq!(fitted["solver"], solver);
+        assert_eq!((&fitted["solver"], &fitted["structure"]), (&solver.into(), &"full".into()));
         folder
             .ok(&format!("predict --posterior p.safetensors --inputs {} --link none --out out.csv", case("test.csv")));
         written.push(folder.table("out.csv").values().clone());
@@ -226,7 +285,7 @@ fn an_optimum_at_a_bound_is_reported() {
     let folder = Folder::new();
     // y = 2x without noise, and the network that says so: σ has no optimum above its bound.
     folder.write("data.csv", "x,y\n0,0\n1,2\n2,4\n3,6\n");
-    let network = riemannian_laplace::network::Architecture::new(&[1, 1], Activation::Identity)
+    let network = riemannian_laplace::internals::network::Architecture::new(&[1, 1], Activation::Identity)
         .and_then(|architecture| Network::new(architecture, vec![2.0, 0.0]))
         .expect("a network");
     network.save(&folder.path("m.safetensors")).expect("a saved network");

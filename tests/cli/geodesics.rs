@@ -1,9 +1,9 @@
 //! `sample`, `exp`, `log` and the Riemannian predictive through the program.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use riemannian_laplace::network::{Activation, Architecture, Network};
-use riemannian_laplace::tensors::{self, TensorFile, Values};
+use riemannian_laplace::internals::tensors::{self, TensorFile, Values};
+use riemannian_laplace::{Activation, Architecture, Network};
 
 use super::{Folder, repository};
 
@@ -25,7 +25,7 @@ fn gaussian_case() -> Folder {
 
 fn write(folder: &Folder, name: &str, tensor: &str, shape: [usize; 2], values: &[f64]) {
     let entry = [(tensor, shape.to_vec(), Values::Real(values))];
-    tensors::write(&folder.path(name), &entry, HashMap::new()).expect("a written file");
+    tensors::write(&folder.path(name), &entry, BTreeMap::new()).expect("a written file");
 }
 
 fn reals(folder: &Folder, file: &str, tensor: &str) -> Vec<f64> {
@@ -129,9 +129,9 @@ fn a_metric_without_matrices_or_of_a_part_of_the_data_is_asked_for_and_reported(
     folder.refuses(&format!("{refused} --metric-batch 4000"), &["4000 of", "at most all"]);
     folder.refuses(&format!("{refused} --redraw"), &["--metric-batch"]);
     folder.refuses(&format!("{refused} --metric-solver dense"), &["matrix-free"]);
-    folder.refuses(&format!("{refused} --metric monge --metric-batch 5"), &["Monge", "Fisher"]);
+    folder.refuses(&format!("{refused} --metric monge --metric-batch 5"), &["monge", "fisher"]);
     folder
-        .refuses(&format!("{refused} --metric euclidean --metric-solver matrix-free"), &["Euclidean", "leave it out"]);
+        .refuses(&format!("{refused} --metric euclidean --metric-solver matrix-free"), &["euclidean", "leave it out"]);
 }
 
 #[test]
@@ -149,7 +149,10 @@ fn riemannian_predictions_have_the_columns_of_sampled_ones() {
     let predict = format!("predict --posterior p.safetensors --inputs {inputs} --method riemannian --samples 20");
     folder.ok(&format!("{predict} --out out.csv"));
     let table = folder.table("out.csv");
-    assert_eq!(table.columns(), ["mean", "epistemic_variance", "aleatoric_variance", "total_variance"]);
+    assert_eq!(
+        table.columns(),
+        ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"]
+    );
     assert_eq!(table.values().nrows(), 17);
     folder.ok(&format!("{predict} --metric monge --out out.csv"));
     let data = repository("tests/golden/p1/train.csv");
@@ -168,6 +171,71 @@ fn riemannian_predictions_have_the_columns_of_sampled_ones() {
 }
 
 #[test]
+fn predictions_from_a_file_of_samples_are_those_drawn_directly() {
+    let folder = gaussian_case();
+    let (inputs, data) = (repository("tests/golden/p1/test.csv"), repository("tests/golden/p1/train.csv"));
+    for metric in ["fisher", "monge"] {
+        let draws = format!("--metric {metric} --samples 7 --seed 3");
+        folder.ok(&format!("sample --posterior p.safetensors {draws} --out s.safetensors"));
+        let predict = format!("predict --posterior p.safetensors --inputs {inputs} --method riemannian");
+        folder.ok(&format!("{predict} {draws} --out drawn.csv"));
+        folder.ok(&format!("{predict} --samples-file s.safetensors --out read.csv"));
+        let bytes = |name: &str| std::fs::read(folder.path(name)).expect("predictions");
+        assert_eq!(bytes("drawn.csv"), bytes("read.csv"), "{metric}");
+        let evaluate = format!("evaluate --posterior p.safetensors --data {data} --target y --method riemannian");
+        let drawn = folder.ok(&format!("{evaluate} {draws} --json")).stdout;
+        assert_eq!(drawn, folder.ok(&format!("{evaluate} --samples-file s.safetensors --json")).stdout);
+        let text = folder.ok(&format!("{evaluate} --samples-file s.safetensors")).stdout;
+        assert!(text.contains("samples of s.safetensors"), "{text}");
+    }
+    let predict = format!("predict --posterior p.safetensors --inputs {inputs} --samples-file s.safetensors");
+    folder.refuses(&predict, &["--samples-file belongs to --method riemannian"]);
+    let predict = format!("{predict} --method riemannian");
+    for option in ["--samples 7", "--metric fisher", "--seed 0"] {
+        folder.refuses(&format!("{predict} {option}"), &["--samples-file"]);
+    }
+    folder.refuses(&format!("{predict} --out s.safetensors"), &["input files"]);
+    write(&folder, "s.safetensors", "theta", [2, 31], &[0.0; 62]);
+    folder.refuses(&predict, &["s.safetensors", "`velocity` is missing"]);
+    let other = fitted("p3", "--likelihood bernoulli --prior-precision 0.3");
+    other.ok("sample --posterior p.safetensors --samples 2 --out s.safetensors");
+    std::fs::copy(other.path("s.safetensors"), folder.path("s.safetensors")).expect("a copy");
+    folder.refuses(&predict, &["s.safetensors", "the network has 31 parameters"]);
+}
+
+#[test]
+fn a_range_of_samples_is_that_part_of_all() {
+    let folder = gaussian_case();
+    let sample = "sample --posterior p.safetensors --seed 3 --json --out";
+    folder.ok(&format!("{sample} all.safetensors --samples 5"));
+    let report = folder.ok(&format!("{sample} part.safetensors --range 2..5")).json();
+    assert_eq!(report["samples"].as_u64(), Some(3));
+    assert_eq!(reals(&folder, "all.safetensors", "theta")[62..], reals(&folder, "part.safetensors", "theta"));
+    let metadata = TensorFile::read_where(&folder.path("part.safetensors"), |_| false).expect("samples").metadata;
+    for (key, value) in [("metric", "fisher"), ("seed", "3"), ("range", "2..5")] {
+        assert_eq!(metadata.get(key).map(String::as_str), Some(value));
+    }
+    folder.refuses(&format!("{sample} s.safetensors --range 2..5 --samples 3"), &["--range", "--samples"]);
+    for range in ["5..2", "3..3", "3", "-1..2"] {
+        folder.refuses(&format!("{sample} s.safetensors --range={range}"), &["--range", "A..B"]);
+    }
+}
+
+#[test]
+fn fixed_tolerances_leave_samples_that_are_called_uncertified() {
+    let folder = gaussian_case();
+    let velocities: Vec<f64> = (0..62).map(|index| 0.3 * f64::from(index % 7 - 3)).collect();
+    write(&folder, "v.safetensors", "v", [2, 31], &velocities);
+    let exp = "exp --posterior p.safetensors --velocities v.safetensors --out e.safetensors --rtol 0.1 --atol 0.1";
+    let outcome = folder.ok(exp);
+    let drift = reals(&folder, "e.safetensors", "drift");
+    assert!(drift.iter().all(|drift| *drift > 1e-3), "{drift:?}");
+    assert!(outcome.stderr.contains("2 of 2 geodesics drift more than the target"), "{}", outcome.stderr);
+    let sample = "sample --posterior p.safetensors --samples 4 --out s.safetensors --json --rtol 0.1 --atol 0.1";
+    assert!(folder.ok(sample).json()["uncertified"].as_u64().is_some_and(|count| count > 0));
+}
+
+#[test]
 fn bad_requests_are_refused_by_name() {
     let folder = gaussian_case();
     let exp = "exp --posterior p.safetensors --velocities v.safetensors --out e.safetensors";
@@ -182,9 +250,10 @@ fn bad_requests_are_refused_by_name() {
     folder.refuses(exp, &["v.safetensors", "NaN", "40"]);
     write(&folder, "v.safetensors", "v", [2, 31], &[0.1; 62]);
     folder.refuses(&format!("{exp} --metric hyperbolic"), &["hyperbolic", "fisher", "monge"]);
-    folder.refuses(&format!("{exp} --metric monge-log"), &["monge-log"]);
+    folder.refuses(&format!("{exp} --metric monge-log"), &["monge-log", "euclidean, fisher, monge, empirical-fisher"]);
     folder.refuses(&format!("{exp} --rtol -1"), &["--rtol"]);
     folder.refuses(&format!("{exp} --rtol 0 --atol 0"), &["tolerances"]);
+    folder.refuses(&format!("{exp} --integrator euler"), &["dopri5", "dop853", "adams"]);
     folder.refuses(&format!("{exp} --solver euler"), &["dopri5", "dop853"]);
     folder.refuses(&format!("{exp} --rtol 1e-3 --drift-target 1e-3"), &["--drift-target"]);
     let log = "log --posterior p.safetensors --points v.safetensors --out l.safetensors";

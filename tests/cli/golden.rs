@@ -1,6 +1,6 @@
 //! The reference cases through the program. The tolerances are those of two correct double-precision programs.
 
-use riemannian_laplace::tensors::{Tensor, TensorFile};
+use riemannian_laplace::internals::tensors::{Tensor, TensorFile};
 
 use super::{Folder, repository};
 

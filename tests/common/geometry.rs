@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView2};
-use riemannian_laplace::data::{Dataset, Table};
-use riemannian_laplace::laplace::{FitOptions, Laplace};
-use riemannian_laplace::likelihood::{Bernoulli, Categorical, Family, Gaussian, Likelihood, Poisson};
-use riemannian_laplace::map::MlpMap;
-use riemannian_laplace::network::{Activation, Architecture, Network};
-use riemannian_laplace::prior::{Prior, PriorPrecision};
-use riemannian_laplace::target::Target;
-use riemannian_laplace::tensors::{Tensor, TensorFile};
+use riemannian_laplace::Dataset;
+use riemannian_laplace::Family;
+use riemannian_laplace::internals::data::Table;
+use riemannian_laplace::internals::likelihood::{Bernoulli, Categorical, Gaussian, Likelihood, Poisson};
+use riemannian_laplace::internals::network::NetworkMap;
+use riemannian_laplace::internals::prior::{Prior, PriorPrecision};
+use riemannian_laplace::internals::target::Target;
+use riemannian_laplace::internals::tensors::{Tensor, TensorFile};
+use riemannian_laplace::{Activation, Architecture, Network};
+use riemannian_laplace::{FitOptions, Laplace};
 
 /// A reference case under `tests/golden`.
 pub struct Golden {
@@ -46,7 +48,7 @@ impl Golden {
         };
         let table = Table::read(&self.folder.join("train.csv")).unwrap();
         let targets: Vec<String> = table.columns().iter().filter(|name| name.starts_with('y')).cloned().collect();
-        let prior_precision = vec![self.config["prior_precision"].as_f64().unwrap()];
+        let prior_precision = self.config["prior_precision"].as_f64().unwrap().into();
         let options = FitOptions { prior_precision, ..Default::default() };
         Laplace::fit(network, table.dataset(&targets).unwrap(), family, &options).unwrap()
     }
@@ -110,13 +112,13 @@ pub fn random_target(
     likelihood: Arc<dyn Likelihood>,
     points: usize,
     seed: u64,
-) -> (Target<MlpMap>, Vec<f64>) {
+) -> (Target, Vec<f64>) {
     let architecture = Architecture::new(sizes, activation).unwrap();
     let inputs = normal_matrix(points, sizes[0], seed);
     let targets = plausible_targets(&*likelihood, points, architecture.n_outputs(), seed + 1);
     let theta: Vec<f64> = normal_vector(architecture.n_params(), seed + 2).iter().map(|value| 0.7 * value).collect();
     let prior = PriorPrecision::scalar(0.6, &architecture.layer_params()).unwrap();
-    let map = MlpMap::new(architecture, inputs.view()).unwrap();
+    let map = Arc::new(NetworkMap::new(architecture, inputs.view()).unwrap());
     (Target::new(map, likelihood, targets.view(), Prior::gaussian(prior)).unwrap(), theta)
 }
 

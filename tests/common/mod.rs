@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use faer::Mat;
 use ndarray::{Array1, Array2, Axis};
 use rand::Rng;
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Architecture, Network};
-use riemannian_laplace::random::{fill_standard_normal, stream};
+use riemannian_laplace::Dataset;
+use riemannian_laplace::Family;
+use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
+use riemannian_laplace::{Activation, Architecture, Network};
 
 pub type Outcome = Result<(), Box<dyn Error>>;
 
 /// A vector of standard normal numbers.
 pub fn normal_vector(size: usize, seed: u64) -> Vec<f64> {
     let mut values = vec![0.0; size];
-    fill_standard_normal(&mut stream(seed, 0x7e57), &mut values);
+    fill_standard_normal(&mut stream(seed, Purpose::Velocity, 0x7e57), &mut values);
     values
 }
 
@@ -33,7 +33,7 @@ pub fn normal_matrix(rows: usize, columns: usize, seed: u64) -> Array2<f64> {
 /// A network with normal weights of variance 1/inputs and small biases, so that units are neither dead nor saturated.
 pub fn random_network(architecture: Architecture, seed: u64) -> Network {
     let mut theta = normal_vector(architecture.n_params(), seed);
-    for layer in architecture.layers() {
+    for layer in architecture.linear_layers() {
         let (weights, biases) = theta[layer.range()].split_at_mut(layer.n_weights());
         weights.iter_mut().for_each(|value| *value /= (layer.inputs as f64).sqrt());
         biases.iter_mut().for_each(|value| *value *= 0.3);
@@ -53,7 +53,7 @@ pub fn random_data(network: &Network, family: &Family, points: usize, seed: u64)
 
 /// One draw of the targets at each row of outputs.
 pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2<f64> {
-    let mut generator = stream(seed, 0xda7a);
+    let mut generator = stream(seed, Purpose::Velocity, 0xda7a);
     match family {
         Family::Gaussian(gaussian) => {
             let noise = normal_matrix(outputs.nrows(), outputs.ncols(), seed + 2);
@@ -90,9 +90,10 @@ pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2
 pub fn layer_sums(architecture: &Architecture, theta: &[f64], input: &[f64]) -> Vec<Vec<f64>> {
     let mut sums: Vec<Vec<f64>> = Vec::new();
     let mut offset = 0;
-    for layer in architecture.layers() {
+    let activation = architecture.activation().expect("a plain multilayer perceptron");
+    for layer in architecture.linear_layers() {
         let hidden: Vec<f64> = match sums.last() {
-            Some(before) => before.iter().map(|z| architecture.activation().value(*z)).collect(),
+            Some(before) => before.iter().map(|z| activation.value(*z)).collect(),
             None => input.to_vec(),
         };
         let bias = offset + layer.inputs * layer.outputs;

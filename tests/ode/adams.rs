@@ -1,6 +1,8 @@
 //! The Adams method: error against tolerance, cost against the pairs, limits of its interface.
 
-use riemannian_laplace::ode::{IvpOptions, Method, Status, Workspace, solve_dense, solve_fixed};
+use riemannian_laplace::internals::ode::{
+    Integrator, InvalidOptions, IvpOptions, Status, Workspace, solve_dense, solve_fixed,
+};
 
 use super::{distance, options, problems, run};
 
@@ -14,7 +16,7 @@ fn errors_follow_the_tolerance() {
         let errors: Vec<f64> = (3..=9)
             .map(|exponent| {
                 let rtol = 10f64.powi(-exponent);
-                let (info, y) = run(&problem, &options(Method::Adams, rtol, 1e-3 * rtol));
+                let (info, y) = run(&problem, &options(Integrator::Adams, rtol, 1e-3 * rtol));
                 let error = distance(&y, &exact);
                 assert_eq!(info.status, Status::Reached);
                 assert!(error < 150.0 * rtol, "{name} {rtol:e}: {error:e}");
@@ -35,8 +37,8 @@ fn fewer_evaluations_than_the_pair_of_order_five() {
         (info.evaluations, distance(&y, &exact))
     };
     for rtol in [1e-6, 1e-8] {
-        let (ours, error) = solved(Method::Adams, 0.1 * rtol);
-        let (theirs, allowed) = solved(Method::Dopri5, rtol);
+        let (ours, error) = solved(Integrator::Adams, 0.1 * rtol);
+        let (theirs, allowed) = solved(Integrator::Dopri5, rtol);
         assert!(error < 2.0 * allowed && 2 * ours < theirs, "{ours} {error:e}, {theirs} {allowed:e}");
     }
 }
@@ -46,11 +48,12 @@ fn fewer_evaluations_than_the_pair_of_order_five() {
 fn the_path_is_accurate_between_steps() {
     let problem = problems::named("harmonic");
     let solution = problem.solution.expect("it is solved");
-    let options = options(Method::Adams, 1e-6, 1e-9);
+    let options = options(Integrator::Adams, 1e-6, 1e-9);
     let mut y = problem.y0.clone();
-    let mut workspace = Workspace::new(Method::Adams, y.len());
+    let mut workspace = Workspace::new(Integrator::Adams, y.len());
     let mut rhs = problem.rhs;
-    let (info, path) = solve_dense(&mut rhs, problem.t0, problem.t1, &mut y, &options, &mut workspace);
+    let (info, path) =
+        solve_dense(&mut rhs, problem.t0, problem.t1, &mut y, &options, &mut workspace).expect("valid options");
     assert_eq!((info.status, path.times().len()), (Status::Reached, info.accepted + 1));
     assert_eq!(path.state(info.accepted), y);
     let mut out = vec![0.0; path.dim()];
@@ -68,9 +71,9 @@ fn the_path_is_accurate_between_steps() {
 fn equal_steps_are_refused() {
     let problem = problems::named("harmonic");
     let mut y = problem.y0.clone();
-    let mut workspace = Workspace::new(Method::Adams, y.len());
-    let mut rhs = problem.rhs;
-    let info = solve_fixed(&mut rhs, 0.0, 1.0, &mut y, 10, &mut workspace);
-    assert_eq!((info.status, info.evaluations, y), (Status::Invalid, 0, problem.y0));
-    assert_eq!(IvpOptions { method: Method::Adams, ..IvpOptions::default() }.validate(), Ok(()));
+    let mut workspace = Workspace::new(Integrator::Adams, y.len());
+    let mut rhs = |_t: f64, _y: &[f64], _out: &mut [f64]| panic!("evaluated");
+    let refused = solve_fixed(&mut rhs, 0.0, 1.0, &mut y, 10, &mut workspace);
+    assert_eq!((refused, y), (Err(InvalidOptions::EqualSteps(Integrator::Adams)), problem.y0));
+    assert_eq!(IvpOptions { integrator: Integrator::Adams, ..IvpOptions::default() }.validate(), Ok(()));
 }

@@ -1,6 +1,6 @@
 //! Observed orders, and final states against exact solutions.
 
-use riemannian_laplace::ode::{IvpOptions, Method, Status, Workspace, solve_dense, solve_fixed};
+use riemannian_laplace::internals::ode::{Integrator, IvpOptions, Status, Workspace, solve_dense, solve_fixed};
 
 use super::{distance, options, pairs, problems, run};
 
@@ -22,7 +22,7 @@ fn observed_orders_are_the_nominal_ones() {
     for (method, tableau) in pairs() {
         // Steps for which errors are clear of rounding and of higher orders.
         let counts: &[usize] = match method {
-            Method::Dop853 => &[12, 14, 17, 20, 24, 28],
+            Integrator::Dop853 => &[12, 14, 17, 20, 24, 28],
             _ => &[100, 140, 200, 280, 400],
         };
         let mut workspace = Workspace::new(method, problem.y0.len());
@@ -32,7 +32,7 @@ fn observed_orders_are_the_nominal_ones() {
                 let mut y = problem.y0.clone();
                 let mut rhs = problem.rhs;
                 let (t0, t1) = (problem.t0, problem.t1);
-                let info = solve_fixed(&mut rhs, t0, t1, &mut y, steps, &mut workspace);
+                let info = solve_fixed(&mut rhs, t0, t1, &mut y, steps, &mut workspace).expect("valid options");
                 assert_eq!((info.status, info.accepted, info.t), (Status::Reached, steps, t1));
                 assert_eq!(info.evaluations, 1 + steps * tableau.last());
                 ((t1 - t0) / steps as f64, distance(&y, &solution(t1)))
@@ -56,12 +56,13 @@ fn observed_dense_orders_are_the_nominal_ones() {
         let errors: Vec<_> = [0.5, 0.4, 0.32, 0.25, 0.2]
             .iter()
             .map(|&size| {
-                let h = if method == Method::Dop853 { size } else { size / 5.0 };
+                let h = if method == Integrator::Dop853 { size } else { size / 5.0 };
                 let one = IvpOptions { first_step: Some(h), ..loose };
                 let start = 1.0;
                 let mut y = solution(start);
                 let mut rhs = problem.rhs;
-                let (info, path) = solve_dense(&mut rhs, start, start + h, &mut y, &one, &mut workspace);
+                let (info, path) =
+                    solve_dense(&mut rhs, start, start + h, &mut y, &one, &mut workspace).expect("valid options");
                 assert_eq!((info.status, info.accepted), (Status::Reached, 1));
                 let mut out = vec![0.0; path.dim()];
                 let errors = (1..20).map(|i| {
@@ -90,7 +91,7 @@ fn final_states_are_those_of_the_exact_solutions() {
         solved += 1;
         let exact = solution(problem.t1);
         assert!(distance(&solution(problem.t0), &problem.y0) < 1e-14, "{}", problem.name);
-        for method in Method::ALL {
+        for method in Integrator::ALL {
             for (rtol, atol, bound) in [(1e-3, 1e-6, 0.5), (1e-6, 1e-9, 1e-4), (1e-10, 1e-12, 2e-8)] {
                 let (info, y) = run(&problem, &options(method, rtol, atol));
                 let error = distance(&y, &exact);

@@ -2,7 +2,7 @@
 //! solutions where these are known. `fixtures/ode/make.py` states the same
 //! right-hand sides with the same order of operations.
 
-use riemannian_laplace::ode::Status;
+use riemannian_laplace::internals::ode::Status;
 
 /// The right-hand side `f(t, y)` written to the last argument.
 pub type Rhs = fn(f64, &[f64], &mut [f64]);

@@ -1,6 +1,6 @@
 //! Agreement with SciPy's `solve_ivp`: counts exactly, states to rounding.
 
-use riemannian_laplace::ode::{IvpOptions, Method, Status, Workspace, solve_dense};
+use riemannian_laplace::internals::ode::{Integrator, IvpOptions, Status, Workspace, solve_dense};
 use serde_json::Value;
 
 use super::{distance, options, pairs, problems, run};
@@ -24,7 +24,7 @@ fn counts_and_states_are_those_of_scipy() {
         let number = |key: &str| case[key].as_f64().expect("a number");
         let count = |key: &str| case[key].as_u64().expect("a count") as usize;
         let problem = problems::named(text("problem"));
-        let method: Method = text("method").parse().expect("a method");
+        let method: Integrator = text("method").parse().expect("a method");
         let options = IvpOptions { first_step: problem.first_step, ..options(method, number("rtol"), number("atol")) };
         let label = format!("{} {method} {:e}", problem.name, options.rtol);
         assert_eq!((problem.t0, problem.t1), (number("t0"), number("t1")), "{label}");
@@ -35,7 +35,8 @@ fn counts_and_states_are_those_of_scipy() {
         let mut workspace = Workspace::new(method, dense_y.len());
         let mut rhs = problem.rhs;
         let (t0, t1) = (problem.t0, problem.t1);
-        let (dense, path) = solve_dense(&mut rhs, t0, t1, &mut dense_y, &options, &mut workspace);
+        let (dense, path) =
+            solve_dense(&mut rhs, t0, t1, &mut dense_y, &options, &mut workspace).expect("valid options");
         assert_eq!(info.status, problem.end, "{label}");
         let success = case["success"].as_bool().expect("a truth value");
         assert_eq!(info.status == Status::Reached, success, "{label}");

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use ndarray::{Array2, ArrayView1, Axis, array};
-use riemannian_laplace::random::{fill_standard_normal, stream};
-use riemannian_laplace::reference::{Convergence, Diagnostics, LEAST_BULK_ESS, WORST_R_HAT};
+use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
+use riemannian_laplace::internals::reference::{Convergence, Diagnostics, LEAST_BULK_ESS, WORST_R_HAT};
 use riemannian_laplace::{Error, Result};
 
 /// Stationary chains xₜ = φxₜ₋₁ + √(1 − φ²)·εₜ, one after another.
 fn autoregressive(coefficient: f64, chains: usize, length: usize, seed: u64) -> Vec<f64> {
     let mut values = vec![0.0; chains * length];
-    fill_standard_normal(&mut stream(seed, 0), &mut values);
+    fill_standard_normal(&mut stream(seed, Purpose::Velocity, 0), &mut values);
     let noise = (1.0 - coefficient * coefficient).sqrt();
     for chain in values.chunks_exact_mut(length) {
         for t in 1..length {

@@ -1,7 +1,7 @@
 //! The ways to predict.
 
 use clap::ValueEnum;
-use riemannian_laplace::geodesic::{GeodesicOptions, MetricName, SamplingMetric};
+use riemannian_laplace::{GeodesicOptions, MetricName};
 
 /// A way to predict, in the order of the paper's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,13 +35,13 @@ impl Method {
 
     /// The metric and the accuracy of a method that follows geodesics. The Monge metrics have the paper's tolerances:
     /// refining them to a drift target takes minutes.
-    pub fn geodesics(self) -> Option<(SamplingMetric, GeodesicOptions)> {
+    pub fn geodesics(self) -> Option<(MetricName, GeodesicOptions)> {
         let fixed = GeodesicOptions::with_tolerances(1e-3, 1e-6);
         match self {
-            Method::RlaB => Some((SamplingMetric::Plain(MetricName::Monge), fixed)),
-            Method::RlaBLog => Some((SamplingMetric::MongeLog, fixed)),
-            Method::RlaF => Some((SamplingMetric::Plain(MetricName::Fisher), GeodesicOptions::default())),
-            Method::RlaFFixed => Some((SamplingMetric::Plain(MetricName::Fisher), fixed)),
+            Method::RlaB => Some((MetricName::Monge, fixed)),
+            Method::RlaBLog => Some((MetricName::MongeLog, fixed)),
+            Method::RlaF => Some((MetricName::Fisher, GeodesicOptions::default())),
+            Method::RlaFFixed => Some((MetricName::Fisher, fixed)),
             _ => None,
         }
     }

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use ndarray::{Array2, Axis};
-use riemannian_laplace::reference::{
+use riemannian_laplace::internals::predict::SampledPredictive;
+use riemannian_laplace::internals::reference::{
     ChainReport, Convergence, Diagnostics, NutsOptions, ReferenceSample, Refusal, Start, nuts,
 };
 use riemannian_laplace::{Error, Result};
@@ -67,11 +68,12 @@ pub struct Reference {
 impl Reference {
     pub fn of(task: &Task, chains: &[Chain]) -> Result<Self> {
         let rows: Vec<&Vec<f64>> = chains.iter().flat_map(|chain| &chain.draws).collect();
-        let columns = task.posterior.network().parameters().len();
+        let columns = task.posterior.parameters().len();
         let draws = Array2::from_shape_fn((rows.len(), columns), |(row, column)| rows[row][column]);
         let diagnostics = Diagnostics::of(draws.view(), chains.len())?;
         let sample = ReferenceSample { draws, reports: chains.iter().map(Chain::report).collect(), diagnostics };
-        let sampled = task.posterior.sampled(sample.draws.view(), task.test.inputs())?;
+        let (posterior, inputs) = (&task.posterior, task.test.inputs());
+        let sampled = SampledPredictive::new(&**posterior.model(), posterior.family(), sample.draws.view(), inputs)?;
         let outputs = sampled.outputs().index_axis(Axis(2), 0);
         let predictions = sample.diagnostics_of(outputs)?;
         let seconds = chains.iter().map(|chain| chain.seconds).sum::<f64>();

@@ -3,15 +3,18 @@
 use std::time::Instant;
 
 use ndarray::{Array2, ArrayView2};
+use riemannian_laplace::Dataset;
+use riemannian_laplace::EvidenceOptions;
+use riemannian_laplace::Family;
+use riemannian_laplace::Progress;
 use riemannian_laplace::Result;
-use riemannian_laplace::data::Dataset;
-use riemannian_laplace::evaluate::{RegressionScores, Scores};
-use riemannian_laplace::evidence::EvidenceOptions;
-use riemannian_laplace::geodesic::SamplerOptions;
-use riemannian_laplace::laplace::{FitOptions, Laplace};
-use riemannian_laplace::likelihood::Family;
-use riemannian_laplace::network::{Activation, Network};
-use riemannian_laplace::predict::Link;
+use riemannian_laplace::SamplerOptions;
+use riemannian_laplace::Scores;
+use riemannian_laplace::internals::evaluate::RegressionScores;
+use riemannian_laplace::internals::predict::{self};
+use riemannian_laplace::{Activation, Network};
+use riemannian_laplace::{FitOptions, Laplace};
+use riemannian_laplace::{Link, Prediction};
 use serde::{Deserialize, Serialize};
 
 use super::method::Method;
@@ -116,20 +119,16 @@ impl Task {
         method: Method,
         samples: usize,
         seed: u64,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<(Run, Array2<f64>)> {
-        let none = || Array2::zeros((0, self.posterior.network().parameters().len()));
-        let (family, inputs, targets) = (self.posterior.family(), self.test.inputs(), self.test.targets());
+        let none = || Array2::zeros((0, self.posterior.parameters().len()));
+        let without_samples = |method: predict::Method| {
+            let scores = self.in_original_units(&self.posterior.predict(self.test.inputs(), &method)?)?;
+            Ok((Run { scores, geodesics: None }, none()))
+        };
         match method {
-            Method::Map => {
-                let (prediction, outputs) = (self.posterior.predict_map(inputs)?, self.posterior.outputs(inputs)?);
-                let scores = Scores::of_map(&prediction, &outputs, family, targets)?;
-                Ok((Run { scores: self.in_original_units(&scores), geodesics: None }, none()))
-            }
-            Method::Linearized => {
-                let scores = Scores::of_linearized(&self.posterior.linearized(inputs)?, family, Link::Probit, targets)?;
-                Ok((Run { scores: self.in_original_units(&scores), geodesics: None }, none()))
-            }
+            Method::Map => without_samples(predict::Method::Map),
+            Method::Linearized => without_samples(predict::Method::Glm(Link::Probit)),
             _ => {
                 let (weights, geodesics) = self.draw(method, samples, seed, progress)?;
                 Ok((Run { scores: self.score(weights.view())?, geodesics }, weights))
@@ -142,13 +141,14 @@ impl Task {
         method: Method,
         samples: usize,
         seed: u64,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<(Array2<f64>, Option<Geodesics>)> {
         let Some((metric, geodesic)) = method.geodesics() else {
             return Ok((self.posterior.sample(samples, seed)?, None));
         };
         let start = Instant::now();
-        let drawn = self.posterior.sample_riemannian(metric, &SamplerOptions { samples, seed, geodesic }, progress)?;
+        let options = SamplerOptions { range: 0..samples, seed, geodesic };
+        let drawn = self.posterior.sample_riemannian(metric, &options, progress)?;
         let geodesics = Geodesics {
             evaluations: drawn.mean_evaluations(),
             drift: drawn.max_drift(),
@@ -165,20 +165,18 @@ impl Task {
         if weights.nrows() == 0 {
             return Ok(None);
         }
-        let sampled = self.posterior.sampled(weights, self.test.inputs())?;
-        let scores = Scores::of_sampled(&sampled, self.posterior.family(), self.test.targets())?;
-        Ok(self.in_original_units(&scores))
+        self.in_original_units(&Prediction::of_weights(&self.posterior, weights, self.test.inputs())?)
     }
 
-    /// y = m + s·y′ multiplies the MSE by s² and adds log s to the NLL.
-    fn in_original_units(&self, scores: &Scores) -> Option<(f64, f64)> {
+    /// MSE and NLL of a prediction at the test points: y = m + s·y′ multiplies the MSE by s² and adds log s to the NLL.
+    fn in_original_units(&self, prediction: &Prediction) -> Result<Option<(f64, f64)>> {
         let deviation = self.scaling.y.1;
-        match scores {
+        Ok(match Scores::of(prediction, self.test.targets())? {
             Scores::Regression(RegressionScores { mse, nll, .. }) => {
                 Some((mse * deviation.powi(2), nll + deviation.ln()))
             }
             _ => None,
-        }
+        })
     }
 }
 

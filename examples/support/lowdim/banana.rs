@@ -7,11 +7,10 @@ use ndarray::Array2;
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 use riemannian_laplace::Result;
-use riemannian_laplace::data::Table;
-use riemannian_laplace::map::Explicit;
-use riemannian_laplace::problems::Banana;
-use riemannian_laplace::reference::NutsOptions;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::data::Table;
+use riemannian_laplace::internals::problems::Banana;
+use riemannian_laplace::internals::reference::NutsOptions;
+use riemannian_laplace::internals::target::Target;
 
 use super::Size;
 use super::chains::nuts_options;
@@ -45,7 +44,7 @@ pub fn observations() -> Result<Vec<f64>> {
 }
 
 /// The approximation of the banana at one of its maxima.
-pub fn placed(target: &Target<Explicit<Banana>>, map: MapChoice) -> Result<Placement> {
+pub fn placed(target: &Target, map: MapChoice) -> Result<Placement> {
     match map {
         MapChoice::Euclidean => Placement::euclidean(target),
         MapChoice::Hausdorff => Placement::hausdorff(target),

@@ -2,16 +2,15 @@
 
 use ndarray::Array2;
 use riemannian_laplace::Result;
-use riemannian_laplace::map::Explicit;
-use riemannian_laplace::problems::Funnel;
-use riemannian_laplace::random::fill_standard_normal;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::problems::Funnel;
+use riemannian_laplace::internals::random::fill_standard_normal;
+use riemannian_laplace::internals::target::Target;
 
 use super::placement::Placement;
 use super::truth::{Truth, integral, log_normal, normal, planar_draws};
 
 /// The target, and the approximation at its Hausdorff MAP, 0, with the Fisher metric diag(1, 1/σ²) as precision.
-pub fn placed(funnel: Funnel) -> Result<(Target<Explicit<Funnel>>, Placement)> {
+pub fn placed(funnel: Funnel) -> Result<(Target, Placement)> {
     let target = funnel.target()?;
     let placement = Placement::with_fisher(&target, vec![0.0, 0.0])?;
     Ok((target, placement))

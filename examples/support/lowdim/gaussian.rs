@@ -2,16 +2,15 @@
 
 use ndarray::Array2;
 use riemannian_laplace::Result;
-use riemannian_laplace::map::Explicit;
-use riemannian_laplace::problems::Identity;
-use riemannian_laplace::random::{fill_standard_normal, stream};
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::problems::Identity;
+use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
+use riemannian_laplace::internals::target::Target;
 
 use super::placement::Placement;
 use super::truth::{Truth, log_normal, normal};
 
 /// The target, and the approximation at its centre.
-pub fn placed(dimension: usize) -> Result<(Target<Explicit<Identity>>, Placement)> {
+pub fn placed(dimension: usize) -> Result<(Target, Placement)> {
     let target = Identity::gaussian(&vec![1.0; dimension])?;
     let placement = Placement::with_fisher(&target, vec![0.0; dimension])?;
     Ok((target, placement))
@@ -27,7 +26,7 @@ pub fn exact_first(count: usize, seed: u64) -> Array2<f64> {
     let mut values = Array2::zeros((count, 1));
     for (index, mut row) in values.rows_mut().into_iter().enumerate() {
         let mut value = [0.0];
-        fill_standard_normal(&mut stream(seed, index as u64), &mut value);
+        fill_standard_normal(&mut stream(seed, Purpose::Velocity, index as u64), &mut value);
         row[0] = value[0];
     }
     values

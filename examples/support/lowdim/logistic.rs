@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use clap::ValueEnum;
+use riemannian_laplace::Dataset;
 use riemannian_laplace::Result;
-use riemannian_laplace::data::{Dataset, Table};
-use riemannian_laplace::laplace::Precision;
-use riemannian_laplace::map::MlpMap;
-use riemannian_laplace::problems::{logistic_regression, standardized};
-use riemannian_laplace::reference::{MassMatrix, NutsOptions};
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::data::Table;
+use riemannian_laplace::internals::laplace::Precision;
+use riemannian_laplace::internals::problems::{logistic_regression, standardized};
+use riemannian_laplace::internals::reference::{MassMatrix, NutsOptions};
+use riemannian_laplace::internals::target::Target;
 
 use super::Size;
 use super::chains::nuts_options;
@@ -64,7 +64,7 @@ impl Units {
 const PRIOR_VARIANCE: f64 = 100.0;
 
 /// The posterior of the coefficients.
-pub fn target(data: Data, units: Units) -> Result<Target<MlpMap>> {
+pub fn target(data: Data, units: Units) -> Result<Target> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(format!("{}.csv", data.name()));
     let table = Table::read(&path)?.dataset(&["y".to_string()])?;
     match units {
@@ -90,25 +90,25 @@ const LARGEST_DECREMENT: f64 = 1e-6;
 ///
 /// With raw inputs the curvature spans many orders of magnitude, on which a search may stop early: the base point is
 /// checked, and one that is off is an error.
-pub fn placed(target: &Target<MlpMap>) -> std::result::Result<Placement, Box<dyn std::error::Error>> {
+pub fn placed(target: &Target) -> std::result::Result<Placement, Box<dyn std::error::Error>> {
     let placement = Placement::euclidean(target)?;
     check_maximum(target, &placement)?;
     Ok(placement)
 }
 
 /// Checks that the base point is the maximum, as far as any distance could tell.
-pub fn check_maximum(target: &Target<MlpMap>, placement: &Placement) -> std::result::Result<(), NotAMaximum> {
+pub fn check_maximum(target: &Target, placement: &Placement) -> std::result::Result<(), NotAMaximum> {
     let decrement = newton_decrement(target, placement);
     // Comparisons with NaN are false: what is unknown is refused.
     if decrement <= LARGEST_DECREMENT { Ok(()) } else { Err(NotAMaximum { decrement }) }
 }
 
 /// The length (∇ℓᵀP⁻¹∇ℓ)^½ of the gradient in the metric: the distance to the maximum in posterior deviations.
-fn newton_decrement(target: &Target<MlpMap>, placement: &Placement) -> f64 {
+fn newton_decrement(target: &Target, placement: &Placement) -> f64 {
     let mut gradient = vec![0.0; placement.base.len()];
-    target.gradient(&placement.base, &mut gradient, &mut target.workspace());
+    target.evaluator().gradient(&placement.base, &mut gradient);
     let mut step = gradient.clone();
-    placement.precision.worker().solve(&gradient, &mut step);
+    placement.precision.solve(&gradient, &mut step);
     gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>().abs().sqrt()
 }
 

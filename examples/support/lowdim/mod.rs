@@ -14,7 +14,8 @@ pub mod score;
 pub mod squiggle;
 pub mod truth;
 
-/// Seed of the exact sample that distances are measured to. Repeat r of a method draws with seed r.
+/// Seed of the exact sample that distances are measured to. Repeat r of a method draws with seed r, so that exact samples
+/// never have the streams of a method, whose purpose they share.
 pub const REFERENCE_SEED: u64 = 1_000_000;
 
 /// Seed of a second exact sample, whose distance to the reference is what a perfect method would get.

@@ -1,15 +1,14 @@
 //! An approximation of a target: a base point, a precision of the velocities there, and a metric to follow.
 
 use clap::ValueEnum;
+use riemannian_laplace::Progress;
 use riemannian_laplace::Result;
-use riemannian_laplace::estimate::{euclidean_map, hausdorff_map, random_starts};
-use riemannian_laplace::geodesic::{
-    GaussianLogarithm, GeodesicOptions, SamplerOptions, Samples, sample, sample_monge_log,
-};
-use riemannian_laplace::laplace::WeightSpace;
-use riemannian_laplace::map::DifferentiableMap;
-use riemannian_laplace::metric;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::estimate::{euclidean_map, hausdorff_map, random_starts};
+use riemannian_laplace::internals::geodesic::{GaussianLogarithm, sample, sample_monge_log};
+use riemannian_laplace::internals::laplace::WeightSpace;
+use riemannian_laplace::internals::metric;
+use riemannian_laplace::internals::target::Target;
+use riemannian_laplace::{GeodesicOptions, SamplerOptions, Samples};
 
 /// The paper's methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,35 +55,36 @@ const STARTS: usize = 20;
 
 impl Placement {
     /// The maximum of the density, with its negative Hessian as precision.
-    pub fn euclidean<M: DifferentiableMap>(target: &Target<M>) -> Result<Self> {
-        let base = euclidean_map(target, &random_starts(STARTS, target.map.n_params(), 1))?.theta;
-        let hessian = target.hessian(&base, &mut target.workspace());
-        let precision = WeightSpace::from_negative_hessian(hessian.as_ref(), &target.prior.precision)?;
+    pub fn euclidean(target: &Target) -> Result<Self> {
+        let base = euclidean_map(target, &random_starts(STARTS, target.map().n_params(), 1))?.theta;
+        let hessian = target.evaluator().hessian(&base);
+        let precision = WeightSpace::from_negative_hessian(hessian.as_ref(), target.prior().precision())?;
         Ok(Self { base, precision })
     }
 
     /// The maximum of the density with respect to the Fisher metric's volume, with the Fisher metric as precision.
-    pub fn hausdorff<M: DifferentiableMap>(target: &Target<M>) -> Result<Self> {
-        Self::with_fisher(target, hausdorff_map(target, &random_starts(STARTS, target.map.n_params(), 1))?.theta)
+    pub fn hausdorff(target: &Target) -> Result<Self> {
+        Self::with_fisher(target, hausdorff_map(target, &random_starts(STARTS, target.map().n_params(), 1))?.theta)
     }
 
     /// A given point with the Fisher metric there.
-    pub fn with_fisher<M: DifferentiableMap>(target: &Target<M>, base: Vec<f64>) -> Result<Self> {
+    pub fn with_fisher(target: &Target, base: Vec<f64>) -> Result<Self> {
         let precision = metric::fisher(target).at(&base)?;
         Ok(Self { base, precision })
     }
 
     /// Samples of a method with the paper's fixed tolerances, rtol 1e-3 and atol 1e-6.
-    pub fn draw<M: DifferentiableMap>(
+    pub fn draw(
         &self,
-        target: &Target<M>,
+        target: &Target,
         method: Method,
         samples: usize,
         seed: u64,
-        progress: &(dyn Fn() + Sync),
+        progress: &dyn Progress,
     ) -> Result<Samples> {
         let Self { base, precision } = self;
-        let options = SamplerOptions { samples, seed, geodesic: GeodesicOptions::with_tolerances(1e-3, 1e-6) };
+        let options =
+            SamplerOptions { range: 0..samples, seed, geodesic: GeodesicOptions::with_tolerances(1e-3, 1e-6) };
         match method {
             Method::Ela => sample(&metric::euclidean(base.len()), base, precision, &options, progress),
             Method::RlaB => sample(&metric::monge(target), base, precision, &options, progress),

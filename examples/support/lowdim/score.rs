@@ -3,8 +3,8 @@
 use std::error::Error;
 
 use ndarray::{ArrayView2, Axis};
-use riemannian_laplace::evaluate::wasserstein::{TransportError, TransportOptions, wasserstein1};
-use riemannian_laplace::geodesic::Samples;
+use riemannian_laplace::Samples;
+use riemannian_laplace::internals::evaluate::wasserstein::{TransportError, TransportOptions, wasserstein1};
 use serde::{Deserialize, Serialize};
 
 /// One repeat of one method.
@@ -35,7 +35,7 @@ impl Score {
     }
 }
 
-/// The exact Wasserstein-1 distance between two sets of points, one a row. The relative gap of 1e-6 that is accepted
+/// The exact Wasserstein-1 distance between two sets of points, one per row. The relative gap of 1e-6 that is accepted
 /// lies far below the digits reported.
 pub fn distance(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Result<f64, TransportError> {
     let flat = |points: ArrayView2<'_, f64>| points.iter().copied().collect::<Vec<f64>>();

@@ -2,16 +2,15 @@
 
 use ndarray::Array2;
 use riemannian_laplace::Result;
-use riemannian_laplace::map::Explicit;
-use riemannian_laplace::problems::Squiggle;
-use riemannian_laplace::random::fill_standard_normal;
-use riemannian_laplace::target::Target;
+use riemannian_laplace::internals::problems::Squiggle;
+use riemannian_laplace::internals::random::fill_standard_normal;
+use riemannian_laplace::internals::target::Target;
 
 use super::placement::Placement;
 use super::truth::{Truth, integral, log_normal, normal, planar_draws};
 
 /// The target, and the approximation at its Hausdorff MAP, 0, where Fisher metric and negative Hessian agree.
-pub fn placed(squiggle: Squiggle) -> Result<(Target<Explicit<Squiggle>>, Placement)> {
+pub fn placed(squiggle: Squiggle) -> Result<(Target, Placement)> {
     let target = squiggle.target()?;
     let placement = Placement::with_fisher(&target, vec![0.0, 0.0])?;
     Ok((target, placement))

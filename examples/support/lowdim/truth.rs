@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use ndarray::Array2;
 use rand_chacha::ChaCha8Rng;
-use riemannian_laplace::random::stream;
+use riemannian_laplace::internals::random::{Purpose, stream};
 
 /// A normalised density of one number.
 pub type Marginal = Box<dyn Fn(f64) -> f64 + Sync>;
@@ -34,11 +34,11 @@ pub fn integral(low: f64, high: f64, f: impl Fn(f64) -> f64) -> f64 {
     step * (inner + 0.5 * (f(low) + f(high)))
 }
 
-/// Independent draws in the plane, one a row: draw i of a seed has its own generator.
+/// Independent draws in the plane, one per row: draw i of a seed has its own generator.
 pub fn planar_draws(count: usize, seed: u64, draw: impl Fn(&mut ChaCha8Rng) -> [f64; 2]) -> Array2<f64> {
     let mut points = Array2::zeros((count, 2));
     for (index, mut row) in points.rows_mut().into_iter().enumerate() {
-        let point = draw(&mut stream(seed, index as u64));
+        let point = draw(&mut stream(seed, Purpose::Velocity, index as u64));
         (row[0], row[1]) = (point[0], point[1]);
     }
     points

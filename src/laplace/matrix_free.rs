@@ -12,10 +12,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
+use super::ridge::RidgeSolver;
+use crate::error::{Error, Result, Unsupported, check_size};
+use crate::likelihood::{Likelihood, PointBuffers};
 use crate::linalg::{ConjugateGradients, Convergence, LowRankInverse, StoppingRule};
-use crate::map::DifferentiableMap;
+use crate::map::{Map, PulledBack, Rows, Scratch, frozen_rows};
+use crate::memory;
 use crate::prior::PriorPrecision;
+
+/// The seed of the random test vectors behind a preconditioner: the same for every metric.
+const PRECONDITIONER_SEED: u64 = 0x5eed;
 
 /// Settings of the matrix-free solver.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,27 +124,53 @@ struct Tally {
     unconverged: AtomicU64,
 }
 
-/// What all evaluators of a matrix-free metric share.
+/// What all solvers of a matrix-free metric share: settings, the preconditioner, and a tally.
 #[derive(Debug)]
-pub(super) struct MatrixFree {
+pub struct MatrixFree {
     options: MatrixFreeOptions,
     preconditioner: LowRankInverse,
     tally: Tally,
 }
 
 impl MatrixFree {
-    pub(super) fn new(options: MatrixFreeOptions, preconditioner: LowRankInverse) -> Self {
-        Self { options, preconditioner, tally: Tally::default() }
+    /// Makes the preconditioner at `base`, where the geodesics start.
+    pub fn new(
+        map: &Arc<dyn Map>,
+        likelihood: &dyn Likelihood,
+        prior: &PriorPrecision,
+        base: &[f64],
+        options: MatrixFreeOptions,
+    ) -> Result<Self> {
+        options.validate()?;
+        check_size("length of the base point", map.n_params(), base.len())?;
+        if !prior.is_proper() {
+            return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
+        }
+        let (n, p, d) = (map.n_points(), map.n_outputs(), map.n_params());
+        // Test vectors, their images, and the eigenvectors made of them.
+        let room = (memory::limit() as f64 / 8.0 / (4 * n * p).max(1) as f64) as usize;
+        let rank = options.max_rank.min(d).min(room);
+        let rows = frozen_rows(map, base, p, |outputs| {
+            let mut seeds = vec![0.0; n * p * p];
+            PointBuffers::new(n, p).whitening(likelihood, outputs, &mut seeds);
+            Ok(seeds)
+        })?;
+        let (mut scaled, mut scratch) = (vec![0.0; d], Scratch::default());
+        let preconditioner = LowRankInverse::of_kernel(n * p, rank, PRECONDITIONER_SEED, |u, product| {
+            kernel_times(&*rows, &mut scratch, prior, &mut scaled, u, product);
+        })?;
+        let options = MatrixFreeOptions { max_rank: rank, ..options };
+        Ok(Self { options, preconditioner, tally: Tally::default() })
     }
 
-    /// f64 numbers of one worker for a system of size M: those of the solver, and those of a renewal.
-    pub(super) fn worker_size(&self, m: f64, d: f64) -> f64 {
+    /// f64 numbers of one solver for a system of size M: those of the iteration, and those of a renewal.
+    pub(super) fn solver_size(&self, m: f64, d: f64) -> f64 {
         let rank = (self.preconditioner.rank() + extra_columns(self.preconditioner.rank())) as f64;
         5.0 * m + d + if self.options.refresh && self.options.max_rank > 0 { 5.0 * m * rank } else { 0.0 }
     }
 
     /// All solves so far.
-    pub(super) fn report(&self) -> SolverReport {
+    pub fn report(&self) -> SolverReport {
         let Tally { solves, products, worst_residual, unconverged } = &self.tally;
         SolverReport {
             solves: solves.load(Ordering::Relaxed),
@@ -157,9 +189,9 @@ impl MatrixFree {
     }
 }
 
-/// One evaluator's buffers and the state of its path.
+/// One thread's solver and the state of its path.
 #[derive(Debug)]
-pub(super) struct MatrixFreeWorker {
+pub(super) struct MatrixFreeRidge {
     shared: Arc<MatrixFree>,
     solver: ConjugateGradients,
     /// x, which the next evaluation starts from.
@@ -179,7 +211,7 @@ pub(super) struct MatrixFreeWorker {
     report: SolverReport,
 }
 
-impl MatrixFreeWorker {
+impl MatrixFreeRidge {
     pub(super) fn new(shared: Arc<MatrixFree>, size: usize, n_params: usize) -> Self {
         let (rank, tolerance) = (shared.preconditioner.rank(), shared.options.tolerance);
         Self {
@@ -197,20 +229,8 @@ impl MatrixFreeWorker {
         }
     }
 
-    /// A new path begins: nothing of the one before is used.
-    pub(super) fn begin(&mut self, rtol: f64) {
-        self.forget();
-        self.tolerance = self.shared.options.for_integrator(rtol).tolerance;
-    }
-
-    /// The next solve starts from zero.
-    pub(super) fn forget(&mut self) {
-        self.solution.fill(0.0);
-        (self.renewed, self.renewals, self.when_new, self.excess) = (None, 0, None, 0);
-    }
-
     /// Makes the preconditioner for the rows at hand, if the present one has cost as many products as that takes.
-    fn renew<M: DifferentiableMap>(&mut self, map: &M, workspace: &mut M::Workspace, prior: &PriorPrecision) {
+    fn renew(&mut self, rows: &mut PulledBack<'_>, prior: &PriorPrecision) {
         let present = self.renewed.as_ref().unwrap_or(&self.shared.preconditioner);
         let MatrixFreeOptions { refresh, max_rank, .. } = self.shared.options;
         let extra = extra_columns(present.rank()).min(max_rank.saturating_sub(present.rank()));
@@ -219,8 +239,9 @@ impl MatrixFreeWorker {
             return;
         }
         let scaled = &mut self.scaled;
+        let (rows, scratch) = rows.parts();
         let renewed = present.refreshed(extra, self.renewals, |u, product| {
-            kernel_times(map, workspace, prior, scaled, u, product);
+            kernel_times(rows, scratch, prior, scaled, u, product);
         });
         self.count(&SolverReport { products: price as u64, ..Default::default() });
         // Where it cannot be made (an overflow on the way), the old one serves on.
@@ -236,19 +257,9 @@ impl MatrixFreeWorker {
         self.report.merge(report);
     }
 
-    pub(super) fn report(&self) -> SolverReport {
-        self.report
-    }
-
-    /// x with (I + J̃A⁻¹J̃ᵀ)x = z, for the rows J̃ that have been pulled back in `workspace`.
-    pub(super) fn solve<M: DifferentiableMap>(
-        &mut self,
-        map: &M,
-        workspace: &mut M::Workspace,
-        prior: &PriorPrecision,
-        force: &[f64],
-    ) -> &[f64] {
-        self.renew(map, workspace, prior);
+    /// x with (I + J̃A⁻¹J̃ᵀ)x = z.
+    fn solve_system(&mut self, rows: &mut PulledBack<'_>, prior: &PriorPrecision, force: &[f64]) {
+        self.renew(rows, prior);
         let Self { shared, solver, solution, scaled, shares, renewed, tolerance, .. } = self;
         let preconditioner = renewed.as_ref().unwrap_or(&shared.preconditioner);
         if !shared.options.warm_start {
@@ -256,12 +267,13 @@ impl MatrixFreeWorker {
         }
         shares.resize(preconditioner.rank(), 0.0);
         let rule = StoppingRule { tolerance: *tolerance, max_products: shared.options.max_products };
+        let (rows, scratch) = rows.parts();
         let convergence = solver.solve(
             force,
             solution,
             rule,
             |u, product| {
-                kernel_times(map, workspace, prior, scaled, u, product);
+                kernel_times(rows, scratch, prior, scaled, u, product);
                 product.iter_mut().zip(u).for_each(|(value, u)| *value += u);
             },
             |u, solved| preconditioner.apply(u, shares, solved),
@@ -273,7 +285,35 @@ impl MatrixFreeWorker {
             let when_new = *self.when_new.get_or_insert(convergence.products);
             self.excess += convergence.products.saturating_sub(when_new);
         }
-        &self.solution
+    }
+}
+
+impl RidgeSolver for MatrixFreeRidge {
+    fn solve(
+        &mut self,
+        rows: &mut PulledBack<'_>,
+        prior: &PriorPrecision,
+        force: &mut [f64],
+        solution: &mut [f64],
+    ) -> bool {
+        self.solve_system(rows, prior, force);
+        rows.transpose_times(&self.solution, solution);
+        prior.divide(solution);
+        true
+    }
+
+    fn begin_path(&mut self, rtol: f64) {
+        self.forget();
+        self.tolerance = self.shared.options.for_integrator(rtol).tolerance;
+    }
+
+    fn forget(&mut self) {
+        self.solution.fill(0.0);
+        (self.renewed, self.renewals, self.when_new, self.excess) = (None, 0, None, 0);
+    }
+
+    fn report(&self) -> Option<SolverReport> {
+        Some(self.report)
     }
 }
 
@@ -283,15 +323,15 @@ fn extra_columns(rank: usize) -> usize {
 }
 
 /// J̃A⁻¹J̃ᵀu.
-pub(super) fn kernel_times<M: DifferentiableMap>(
-    map: &M,
-    workspace: &mut M::Workspace,
+fn kernel_times(
+    rows: &dyn Rows,
+    scratch: &mut Scratch,
     prior: &PriorPrecision,
     scaled: &mut [f64],
     u: &[f64],
     product: &mut [f64],
 ) {
-    map.transpose_times(u, workspace, scaled);
+    rows.transpose_times(u, scaled, scratch);
     prior.divide(scaled);
-    map.times(scaled, workspace, product);
+    rows.times(scaled, product, scratch);
 }

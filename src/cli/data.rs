@@ -1,0 +1,198 @@
+//! The data that the commands read: columns by name, rows with empty cells, and the file to blame for what is wrong.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ndarray::Array2;
+use riemannian_laplace::Laplace;
+use riemannian_laplace::Model;
+use riemannian_laplace::internals::data::{Table, TableOptions, list_names};
+use riemannian_laplace::internals::likelihood::Likelihood;
+use riemannian_laplace::{Dataset, Schema};
+
+use super::arguments::LikelihoodName;
+use super::console::Console;
+use super::failure::Failure;
+use super::output::counted;
+
+/// The columns and rows that are left out.
+#[derive(Debug, Args)]
+pub struct LeaveOutArgs {
+    /// Columns to leave out, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    ignore: Vec<String>,
+    /// Leave out the rows in which a cell is empty; without it an empty cell is an error
+    #[arg(long)]
+    drop_missing: bool,
+}
+
+impl LeaveOutArgs {
+    /// Reads a file without the columns that were named, those in `also` (which must be there) and those in
+    /// `if_present`.
+    fn read(&self, path: &Path, also: &[String], if_present: &[String], console: &Console) -> Result<Table, Failure> {
+        refuse_twice("--ignore", &self.ignore)?;
+        let options = TableOptions {
+            ignore: self.ignore.iter().chain(also).cloned().collect(),
+            ignore_if_present: if_present.to_vec(),
+            drop_missing: self.drop_missing,
+        };
+        let table = Table::read_with(path, &options)?;
+        if table.n_dropped() > 0 {
+            let rows = counted(table.n_dropped(), "row");
+            console.note(format!("{}: {rows} with empty cells left out", path.display()));
+        }
+        Ok(table)
+    }
+
+    /// The inputs at which a posterior is to predict, in the units of the file. `not_inputs` are columns of the file
+    /// beside those to ignore.
+    pub fn inputs_for_posterior(
+        &self,
+        path: &Path,
+        not_inputs: &[String],
+        posterior: &Laplace,
+        console: &Console,
+    ) -> Result<Array2<f64>, Failure> {
+        refuse_twice("--target", not_inputs)?;
+        let schema = posterior.schema().without_scaling();
+        Ok(self.read(path, not_inputs, schema.targets(), console)?.inputs_for(&schema)?)
+    }
+}
+
+/// A CSV file and the columns to be predicted.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// The data: CSV with a header, separated by commas, semicolons or tabs
+    #[arg(long, value_name = "CSV")]
+    pub data: PathBuf,
+    /// The target columns, separated by commas; every other column is an input
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub target: Vec<String>,
+    #[command(flatten)]
+    leave_out: LeaveOutArgs,
+}
+
+impl DataArgs {
+    /// Reads the file and splits its columns. Words are class labels where the likelihood takes classes.
+    pub fn read(&self, likelihood: LikelihoodName, console: &Console) -> Result<DataFile, Failure> {
+        let table = self.table(console)?;
+        let dataset = match likelihood.takes_classes() {
+            true => table.labelled_dataset(&self.target),
+            false => table.dataset(&self.target),
+        };
+        self.finish(table, dataset.map_err(Failure::about(&self.data))?)
+    }
+
+    /// Reads the file and matches its columns by name with those of a schema, in the units of its scaling.
+    pub fn read_for(&self, schema: &Schema, console: &Console) -> Result<DataFile, Failure> {
+        let sorted = |names: &[String]| {
+            let mut names = names.to_vec();
+            names.sort_unstable();
+            names
+        };
+        if sorted(&self.target) != sorted(schema.targets()) {
+            return Err(Failure::Usage(format!(
+                "--target names {}, but the target of the model is {}",
+                self.target.join(", "),
+                schema.targets().join(", "),
+            )));
+        }
+        let table = self.table(console)?;
+        let dataset = table.dataset_for(schema).map_err(Failure::about(&self.data))?;
+        self.finish(table, dataset)
+    }
+
+    /// Reads the data on which a posterior is to be scored, in the units of the file.
+    pub fn read_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<DataFile, Failure> {
+        self.read_for(&posterior.schema().without_scaling(), console)
+    }
+
+    fn table(&self, console: &Console) -> Result<Table, Failure> {
+        refuse_twice("--target", &self.target)?;
+        if let Some(name) = self.target.iter().find(|name| self.leave_out.ignore.contains(name)) {
+            return Err(Failure::Usage(format!("--ignore names the target column `{name}`")));
+        }
+        self.leave_out.read(&self.data, &[], &[], console)
+    }
+
+    fn finish(&self, table: Table, dataset: Dataset) -> Result<DataFile, Failure> {
+        if dataset.inputs().ncols() == 0 {
+            let path = self.data.display();
+            return Err(Failure::Usage(format!("{path}: there are no input columns; every column is a target")));
+        }
+        Ok(DataFile { table, path: self.data.clone(), dataset })
+    }
+}
+
+/// A data set, and the file that knows from which line each of its rows comes.
+#[derive(Debug)]
+pub struct DataFile {
+    table: Table,
+    path: PathBuf,
+    /// Its inputs and targets.
+    pub dataset: Dataset,
+}
+
+impl DataFile {
+    /// Checks that there are as many target columns as the likelihood takes.
+    pub fn check_target_columns(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
+        let targets = self.dataset.schema().targets();
+        let (expected, found) = (likelihood.n_targets(n_outputs), targets.len());
+        if expected != found {
+            return Err(Failure::Usage(format!(
+                "--target names {} ({}); a {} likelihood over {} takes {expected}",
+                counted(found, "column"),
+                list_names(targets),
+                likelihood.name(),
+                counted(n_outputs, "network output"),
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks the targets, naming the line of the first that the likelihood cannot have produced.
+    pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
+        self.check_target_columns(likelihood, n_outputs)?;
+        if let Some(classes) = self.dataset.schema().classes() {
+            let expected = match likelihood.name() {
+                "bernoulli" => 2,
+                _ => n_outputs,
+            };
+            if classes.len() != expected {
+                return Err(Failure::Usage(format!(
+                    "{}: the labels name {} ({}); a {} likelihood over {} takes {expected}",
+                    self.path.display(),
+                    if classes.len() == 1 { "1 class".to_string() } else { format!("{} classes", classes.len()) },
+                    list_names(classes),
+                    likelihood.name(),
+                    counted(n_outputs, "network output"),
+                )));
+            }
+        }
+        Ok(self.table.check_targets(&self.dataset, likelihood, n_outputs)?)
+    }
+
+    /// Checks inputs and targets against a network.
+    pub fn check_against(&self, model: &dyn Model, likelihood: &dyn Likelihood) -> Result<(), Failure> {
+        let (expected, found) = (model.n_inputs(), self.dataset.inputs().ncols());
+        if expected != found {
+            return Err(Failure::Usage(format!(
+                "{}: the network has {}, the file {} ({}) beside the target {}",
+                self.path.display(),
+                counted(expected, "input"),
+                counted(found, "input column"),
+                list_names(self.dataset.schema().inputs()),
+                list_names(self.dataset.schema().targets()),
+            )));
+        }
+        self.check_targets(likelihood, model.n_outputs())
+    }
+}
+
+/// Refuses a list of column names in which one appears twice.
+fn refuse_twice(option: &str, names: &[String]) -> Result<(), Failure> {
+    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+        Some((_, name)) => Err(Failure::Usage(format!("{option} names the column `{name}` twice"))),
+        None => Ok(()),
+    }
+}

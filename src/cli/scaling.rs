@@ -1,0 +1,122 @@
+//! Standardised data: by `--standardize`, by a file, or as the model file says.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use riemannian_laplace::internals::data::{SCALING_KEY, SCHEMA_KEY};
+use riemannian_laplace::internals::tensors::TensorFile;
+use riemannian_laplace::{Scaling, Schema, Standardize};
+
+use super::arguments::LikelihoodName;
+use super::console::Console;
+use super::data::{DataArgs, DataFile};
+use super::failure::Failure;
+
+/// Whether the data are standardised.
+#[derive(Debug, Args)]
+pub struct StandardizeArgs {
+    /// Standardise the inputs and, for a gaussian likelihood, the targets; `--standardize=inputs`: the inputs alone
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        hide_possible_values = true
+    )]
+    standardize: Option<Columns>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Columns {
+    All,
+    Inputs,
+}
+
+impl StandardizeArgs {
+    /// What was asked for, given what the targets are.
+    pub fn which(&self, likelihood: LikelihoodName) -> Option<Standardize> {
+        self.standardize.map(|columns| match columns {
+            Columns::All if likelihood.takes_reals() => Standardize::InputsAndTargets,
+            Columns::All | Columns::Inputs => Standardize::Inputs,
+        })
+    }
+}
+
+/// How the data were scaled on which a network was trained.
+#[derive(Debug, Args)]
+pub struct ScalingArgs {
+    #[command(flatten)]
+    standardize: StandardizeArgs,
+    /// The scaling of the data that the network was trained on, as JSON: {"inputs": {"mean": […], "scale": […]},
+    /// "targets": {…}} [default: the one the model file holds]
+    #[arg(long, value_name = "JSON", conflicts_with = "standardize")]
+    pub scaling: Option<PathBuf>,
+}
+
+impl ScalingArgs {
+    /// Reads the data as the network of a model file takes them: columns matched with those it was trained on, where
+    /// the file names them, and scaled as the file or an option says.
+    pub fn read(
+        &self,
+        data: &DataArgs,
+        model: &Path,
+        likelihood: LikelihoodName,
+        console: &Console,
+    ) -> Result<DataFile, Failure> {
+        let (schema, recorded) = recorded(model)?;
+        let mut file = match &schema {
+            Some(schema) => data.read_for(&schema.without_scaling(), console)?,
+            None => data.read(likelihood, console)?,
+        };
+        if file.dataset.schema().classes().is_some() && !likelihood.takes_classes() {
+            let model = model.display();
+            return Err(Failure::Usage(format!(
+                "{model}: the network was trained on classes; choose --likelihood categorical or bernoulli"
+            )));
+        }
+        let asked = self.asked(&file, likelihood)?;
+        let contradiction = |says: &str| {
+            Err(Failure::Usage(format!(
+                "{}: the model file says that the network was trained on {says}; leave out --standardize and --scaling",
+                model.display()
+            )))
+        };
+        let scaling = match (recorded, asked) {
+            (Some(recorded), Some(asked)) if recorded != asked => {
+                return contradiction("data that were scaled differently");
+            }
+            (None, Some(_)) if schema.is_some() => return contradiction("data that were not scaled"),
+            (Some(scaling), _) | (None, Some(scaling)) => scaling,
+            (None, None) => return Ok(file),
+        };
+        if scaling.targets.is_some() && !likelihood.takes_reals() {
+            return Err(Failure::Usage(
+                "the scaling has targets, which only --likelihood gaussian can scale; leave them out".to_string(),
+            ));
+        }
+        let source = self.scaling.as_deref().unwrap_or(model);
+        file.dataset = file.dataset.scaled_by(scaling).map_err(Failure::about(source))?;
+        Ok(file)
+    }
+
+    /// The scaling that the options ask for.
+    fn asked(&self, file: &DataFile, likelihood: LikelihoodName) -> Result<Option<Scaling>, Failure> {
+        if let Some(path) = &self.scaling {
+            return Ok(Some(Scaling::read(path)?));
+        }
+        match self.standardize.which(likelihood) {
+            Some(which) => Ok(file.dataset.standardized(which)?.schema().scaling().cloned()),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The names and the scaling of the data that a model file was trained on, where it holds them.
+fn recorded(model: &Path) -> Result<(Option<Schema>, Option<Scaling>), Failure> {
+    let file = TensorFile::read_where(model, |_| false)?;
+    let value = |key: &str| file.metadata.get(key).map(String::as_str);
+    let scaling = Scaling::from_metadata(model, value(SCALING_KEY))?;
+    Ok((Schema::from_metadata(model, value(SCHEMA_KEY), value(SCALING_KEY))?, scaling))
+}

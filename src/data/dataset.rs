@@ -1,0 +1,163 @@
+//! Data sets in memory: inputs and targets side by side, checked once.
+
+use ndarray::{Array2, Axis};
+
+use super::{Scaling, Schema, Standardization};
+use crate::error::{Error, Result, check_size};
+use crate::likelihood::Likelihood;
+
+/// Inputs (one row per data point), the targets that belong to them, and the names of the columns.
+///
+/// Where the schema has a scaling, both arrays are scaled already: they are what the network sees.
+///
+/// ```
+/// use ndarray::array;
+/// use riemannian_laplace::Dataset;
+/// let data = Dataset::new(array![[0.0], [1.0]], array![[0.1], [0.9]])?;
+/// assert_eq!(data.len(), 2);
+/// assert_eq!(data.schema().inputs(), ["x1"]);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    inputs: Array2<f64>,
+    targets: Array2<f64>,
+    schema: Schema,
+}
+
+/// Which columns are standardised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standardize {
+    /// The inputs.
+    Inputs,
+    /// Inputs and targets, for a regression.
+    InputsAndTargets,
+}
+
+impl Dataset {
+    /// Checks that both have the same, positive number of rows and only finite values. The columns are named `x1`,
+    /// `x2`, … and `y` (of several targets `y1`, `y2`, …).
+    pub fn new(inputs: Array2<f64>, targets: Array2<f64>) -> Result<Self> {
+        check_size("number of target rows", inputs.nrows(), targets.nrows())?;
+        if inputs.nrows() == 0 {
+            return Err(Error::NoRows { what: "the data set".to_string() });
+        }
+        for (what, array) in [("the input", &inputs), ("the target", &targets)] {
+            if let Some(((row, column), _)) = array.indexed_iter().find(|(_, value)| !value.is_finite()) {
+                return Err(Error::NotFinite { what, row, column });
+            }
+        }
+        let schema = Schema::unnamed(inputs.ncols(), targets.ncols());
+        Ok(Self { inputs, targets, schema })
+    }
+
+    /// The same arrays under other names, which must be as many as there are columns. A scaling in the schema says
+    /// how the arrays were scaled; it does not change them. Class names must cover the targets.
+    pub fn with_schema(mut self, schema: Schema) -> Result<Self> {
+        check_size("number of input names", self.inputs.ncols(), schema.inputs().len())?;
+        check_size("number of target names", self.targets.ncols(), schema.targets().len())?;
+        if let Some(classes) = schema.classes() {
+            let greatest = self.targets.iter().copied().fold(-1.0, f64::max);
+            if greatest >= classes.len() as f64 {
+                return Err(Error::Size {
+                    what: "number of class names".to_string(),
+                    expected: greatest as usize + 1,
+                    found: classes.len(),
+                });
+            }
+        }
+        self.schema = schema;
+        Ok(self)
+    }
+
+    /// N, the number of data points.
+    pub fn len(&self) -> usize {
+        self.inputs.nrows()
+    }
+
+    /// Whether there are no data points (never, for a data set that was made by [`Dataset::new`]).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One row of inputs per data point.
+    pub fn inputs(&self) -> &Array2<f64> {
+        &self.inputs
+    }
+
+    /// One row of targets per data point.
+    pub fn targets(&self) -> &Array2<f64> {
+        &self.targets
+    }
+
+    /// The names of columns and classes, and the scaling.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Checks that a likelihood over P outputs can have produced the targets.
+    pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<()> {
+        check_targets(&self.targets, likelihood, self.len(), n_outputs)
+    }
+
+    /// The rows with the given indices, in that order. An index beyond the last row is an error.
+    pub fn select(&self, rows: &[usize]) -> Result<Self> {
+        if let Some(&row) = rows.iter().find(|&&row| row >= self.len()) {
+            return Err(Error::Row { row, n_rows: self.len() });
+        }
+        if rows.is_empty() {
+            return Err(Error::NoRows { what: "the selection".to_string() });
+        }
+        Ok(Self {
+            inputs: self.inputs.select(Axis(0), rows),
+            targets: self.targets.select(Axis(0), rows),
+            schema: self.schema.clone(),
+        })
+    }
+
+    /// Every column with mean 0 and standard deviation 1 (a constant one with mean 0); the schema keeps the scaling.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use riemannian_laplace::{Dataset, Standardize};
+    /// let data = Dataset::new(array![[10.0], [30.0]], array![[5.0], [9.0]])?;
+    /// let scaled = data.standardized(Standardize::InputsAndTargets)?;
+    /// assert_eq!((scaled.inputs(), scaled.targets()), (&array![[-1.0], [1.0]], &array![[-1.0], [1.0]]));
+    /// assert_eq!(scaled.schema().restore_mean(array![[0.5]].view())?, array![[8.0]]);
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn standardized(&self, which: Standardize) -> Result<Self> {
+        let targets = match which {
+            Standardize::Inputs => None,
+            Standardize::InputsAndTargets => Some(Standardization::of(self.targets.view())?),
+        };
+        self.scaled_by(Scaling { inputs: Standardization::of(self.inputs.view())?, targets })
+    }
+
+    /// The data as a network sees them that was trained on data scaled in this way; the schema keeps the scaling.
+    pub fn scaled_by(&self, scaling: Scaling) -> Result<Self> {
+        if self.schema.scaling().is_some() {
+            return Err(Error::AlreadyScaled);
+        }
+        let schema = self.schema.clone().with_scaling(scaling)?;
+        let inputs = schema.scale_inputs(self.inputs.view())?;
+        let targets = schema.scale_targets(self.targets.view())?;
+        Ok(Self { inputs, targets, schema })
+    }
+}
+
+/// Checks that a likelihood can have produced targets for N points of P outputs.
+pub(crate) fn check_targets(
+    targets: &Array2<f64>,
+    likelihood: &dyn Likelihood,
+    n_points: usize,
+    n_outputs: usize,
+) -> Result<()> {
+    likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
+    check_size("number of target rows", n_points, targets.nrows())?;
+    check_size("number of target columns", likelihood.n_targets(n_outputs), targets.ncols())?;
+    for (row, target) in targets.rows().into_iter().enumerate() {
+        likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Reading CSV: the separator recognised, the header checked, every complaint with its line and column.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use ndarray::Array2;
+
+use super::Table;
+use super::table::{Words, missing_column};
+use crate::error::{Error, Result};
+use crate::memory;
+
+/// How much of the file is looked at to recognise the separator and to estimate the number of cells.
+const LOOK_AHEAD: usize = 1 << 20;
+
+/// Which columns and rows of a file are read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Columns that are left out; each must be in the file.
+    pub ignore: Vec<String>,
+    /// Columns that are left out where they are in the file.
+    pub ignore_if_present: Vec<String>,
+    /// Leave out the rows in which a cell is empty, ignored columns aside (default: an empty cell is an error).
+    pub drop_missing: bool,
+}
+
+impl Table {
+    /// Reads a file with a header and at least one row. The separator is `,`, `;` or a tab, whichever the header has
+    /// most of. A cell is a finite number or a word; none may be empty.
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::read_with(path, &TableOptions::default())
+    }
+
+    /// As [`read`](Self::read), without some columns, or without the rows in which a cell is empty.
+    pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io(path))?;
+        let length = file.metadata().map_err(Error::io(path))?.len();
+        let mut buffered = BufReader::with_capacity(LOOK_AHEAD, file);
+        let start = buffered.fill_buf().map_err(Error::io(path))?;
+        check_memory(path, start, length)?;
+        let mut reader =
+            csv::ReaderBuilder::new().delimiter(separator(start)).trim(csv::Trim::All).from_reader(buffered);
+        let header: Vec<String> = reader
+            .headers()
+            .map_err(|error| malformed(path, error))?
+            .iter()
+            .map(|name| name.trim_start_matches('\u{feff}').trim().to_string())
+            .collect();
+        let line = reader.headers().ok().and_then(csv::StringRecord::position).map_or(1, csv::Position::line);
+        check_header(path, line, &header)?;
+        let kept = kept_columns(path, &header, options)?;
+        let (mut cells, mut record) = (Cells::default(), csv::StringRecord::new());
+        while reader.read_record(&mut record).map_err(|error| malformed(path, error))? {
+            cells.add(path, &header, &kept, &record, options.drop_missing)?;
+        }
+        cells.into_table(path, header, &kept)
+    }
+}
+
+/// The cells read so far, row by row.
+#[derive(Default)]
+struct Cells {
+    values: Vec<f64>,
+    lines: Vec<u64>,
+    words: BTreeMap<usize, WordsBeingRead>,
+    dropped: usize,
+}
+
+#[derive(Default)]
+struct WordsBeingRead {
+    numbers: HashMap<String, usize>,
+    cells: Vec<(usize, usize)>,
+}
+
+impl Cells {
+    fn add(
+        &mut self,
+        path: &Path,
+        header: &[String],
+        kept: &[usize],
+        record: &csv::StringRecord,
+        drop_missing: bool,
+    ) -> Result<()> {
+        let line = record.position().map_or(0, csv::Position::line);
+        let text = |column: usize| record.get(column).unwrap_or_default();
+        if let Some(&column) = kept.iter().find(|&&column| text(column).is_empty()) {
+            if drop_missing {
+                self.dropped += 1;
+                return Ok(());
+            }
+            return Err(Error::EmptyCell { path: path.to_path_buf(), line, column: header[column].clone() });
+        }
+        let row = self.lines.len();
+        for (position, &column) in kept.iter().enumerate() {
+            let text = text(column);
+            match text.parse::<f64>() {
+                Ok(value) if value.is_finite() => self.values.push(value),
+                Ok(_) => {
+                    let column = header[column].clone();
+                    return Err(Error::Cell { path: path.to_path_buf(), line, column, text: text.to_string() });
+                }
+                Err(_) => {
+                    self.values.push(f64::NAN);
+                    self.words.entry(position).or_default().add(row, text);
+                }
+            }
+        }
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn into_table(self, path: &Path, header: Vec<String>, kept: &[usize]) -> Result<Table> {
+        if self.lines.is_empty() {
+            let what = match self.dropped {
+                0 => path.display().to_string(),
+                _ => format!("{}: every row has an empty cell", path.display()),
+            };
+            return Err(Error::NoRows { what });
+        }
+        let values = Array2::from_shape_vec((self.lines.len(), kept.len()), self.values).map_err(|_| Error::Csv {
+            path: path.to_path_buf(),
+            line: 1,
+            problem: "rows of unequal length".to_string(),
+        })?;
+        Ok(Table {
+            path: path.to_path_buf(),
+            columns: kept.iter().map(|&column| header[column].clone()).collect(),
+            values,
+            words: self.words.into_iter().map(|(column, words)| (column, words.finish())).collect(),
+            lines: self.lines,
+            dropped: self.dropped,
+        })
+    }
+}
+
+impl WordsBeingRead {
+    fn add(&mut self, row: usize, text: &str) {
+        let number = match self.numbers.get(text) {
+            Some(&number) => number,
+            None => {
+                let number = self.numbers.len();
+                self.numbers.insert(text.to_string(), number);
+                number
+            }
+        };
+        self.cells.push((row, number));
+    }
+
+    fn finish(self) -> Words {
+        let mut distinct = vec![String::new(); self.numbers.len()];
+        for (text, number) in self.numbers {
+            distinct[number] = text;
+        }
+        Words { distinct, cells: self.cells }
+    }
+}
+
+/// The separator of which the first line with contents has most, quoted text aside; a comma when it has none.
+fn separator(start: &[u8]) -> u8 {
+    const SEPARATORS: [u8; 3] = *b",;\t";
+    let line = start.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
+    let (mut counts, mut quoted) = ([0_usize; 3], false);
+    for byte in line {
+        if *byte == b'"' {
+            quoted = !quoted;
+        } else if !quoted && let Some(which) = SEPARATORS.iter().position(|separator| separator == byte) {
+            counts[which] += 1;
+        }
+    }
+    let most = counts.into_iter().max().unwrap_or(0);
+    counts.iter().position(|count| *count == most).map_or(b',', |which| SEPARATORS[which])
+}
+
+/// Asks for the numbers of the table and, once more, of the arrays made from it, before anything is read.
+fn check_memory(path: &Path, start: &[u8], length: u64) -> Result<()> {
+    // Cells per byte after the header; at worst every other byte is a separator.
+    let body = start.iter().position(|byte| *byte == b'\n').map_or(&[][..], |end| &start[end + 1..]);
+    let cells = body.iter().filter(|byte| b",;\t\n".contains(byte)).count();
+    let density = if body.is_empty() { 0.5 } else { cells as f64 / body.len() as f64 };
+    let advice = "split the file, ignore columns, or raise the memory limit";
+    memory::check(&format!("reading {}", path.display()), 2.0 * density * length as f64, advice)
+}
+
+/// Checks that the first line names every column, once, and is not data.
+fn check_header(path: &Path, line: u64, header: &[String]) -> Result<()> {
+    let wrong = |problem: String| Err(Error::Csv { path: path.to_path_buf(), line, problem });
+    if header.is_empty() {
+        return wrong("the file is empty; a header is expected".to_string());
+    }
+    if header.iter().all(|name| name.parse::<f64>().is_ok_and(f64::is_finite)) {
+        let cells = if header.len() == 1 { "its only cell is a number" } else { "all its cells are numbers" };
+        return wrong(format!("{cells}, so the header seems to be missing; add a first line that names the columns"));
+    }
+    let mut seen = HashSet::with_capacity(header.len());
+    for (index, name) in header.iter().enumerate() {
+        if name.is_empty() {
+            return wrong(format!(
+                "column {} has no name in the header; name it, or remove it (pandas writes such a column unless \
+                 told `index=False`)",
+                index + 1
+            ));
+        }
+        if !seen.insert(name) {
+            return wrong(format!("the column `{name}` appears twice in the header"));
+        }
+    }
+    Ok(())
+}
+
+/// The positions of the columns that are not left out.
+fn kept_columns(path: &Path, header: &[String], options: &TableOptions) -> Result<Vec<usize>> {
+    let present: HashSet<&String> = header.iter().collect();
+    if let Some(name) = options.ignore.iter().find(|name| !present.contains(name)) {
+        return Err(missing_column(path, name, header));
+    }
+    let left_out: HashSet<&String> = options.ignore.iter().chain(&options.ignore_if_present).collect();
+    Ok((0..header.len()).filter(|&column| !left_out.contains(&header[column])).collect())
+}
+
+/// What the parser said, with the file and the line.
+fn malformed(path: &Path, error: csv::Error) -> Error {
+    let line = error.position().map_or(0, csv::Position::line);
+    let problem = match error.into_kind() {
+        csv::ErrorKind::Io(source) => return Error::Io { path: path.to_path_buf(), source },
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} cells where the header has {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { .. } => "not valid UTF-8 text".to_string(),
+        other => format!("{other:?}"),
+    };
+    Error::Csv { path: path.to_path_buf(), line, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_separator_is_the_one_the_header_has_most_of() {
+        for (header, expected) in [
+            ("x,y\n1;2\n", b','),
+            ("x;y\n1,5;2\n", b';'),
+            ("\r\n x\ty\n", b'\t'),
+            ("\"a,b,c\";y\n", b';'),
+            ("x\n", b','),
+            ("", b','),
+        ] {
+            assert_eq!(separator(header.as_bytes()), expected, "{header:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The verbs of a fitted posterior in one place, each a call into the folder that does the work.
+
+use ndarray::{Array2, ArrayView2};
+
+use crate::error::Result;
+use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
+use crate::geodesic::{
+    self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples,
+};
+use crate::laplace::Laplace;
+use crate::predict::{self, Draws, JointGaussian, LatentGaussian, Method, Prediction};
+use crate::progress::Progress;
+
+impl Laplace {
+    /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
+    pub fn optimize(&mut self, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+        evidence::optimize(self, options)
+    }
+
+    /// Predicts at new inputs. See [`predict::predict`](crate::predict::predict).
+    pub fn predict(&self, inputs: &Array2<f64>, method: &Method) -> Result<Prediction> {
+        predict::predict(self, inputs, method, &())
+    }
+
+    /// The linearised predictive over the raw outputs at each input on its own: J G⁻¹ Jᵀ, without observation noise.
+    pub fn linearized(&self, inputs: &Array2<f64>) -> Result<LatentGaussian> {
+        predict::linearized(self, inputs)
+    }
+
+    /// The linearised predictive over the raw outputs at all inputs together.
+    pub fn linearized_joint(&self, inputs: &Array2<f64>) -> Result<JointGaussian> {
+        predict::linearized_joint(self, inputs)
+    }
+
+    /// Draws θ ~ N(θ̂, G⁻¹), one per row: draws `0..count` of a seed.
+    pub fn sample(&self, count: usize, seed: u64) -> Result<Array2<f64>> {
+        predict::draw_weights(self, &Draws::first(count, seed))
+    }
+
+    /// Samples of the Riemannian posterior, each with its certificate.
+    pub fn sample_riemannian(
+        &self,
+        metric: MetricName,
+        options: &SamplerOptions,
+        progress: &dyn Progress,
+    ) -> Result<Samples> {
+        geodesic::sample_posterior(self, metric, &MetricOptions::default(), options, progress)
+    }
+
+    /// The same with a metric that is evaluated without matrices, or made of a part of the data.
+    pub fn sample_riemannian_with(
+        &self,
+        metric: MetricName,
+        how: &MetricOptions,
+        options: &SamplerOptions,
+        progress: &dyn Progress,
+    ) -> Result<Samples> {
+        geodesic::sample_posterior(self, metric, how, options, progress)
+    }
+
+    /// The geodesics from θ̂ with the given velocities, one per row.
+    pub fn exponential_map(
+        &self,
+        metric: MetricName,
+        velocities: ArrayView2<'_, f64>,
+        options: GeodesicOptions,
+        progress: &dyn Progress,
+    ) -> Result<Samples> {
+        geodesic::exponential_map(self, metric, velocities, options, progress)
+    }
+
+    /// The velocities that lead from θ̂ to the given points, one per row.
+    pub fn logarithmic_map(
+        &self,
+        metric: MetricName,
+        points: ArrayView2<'_, f64>,
+        options: LogarithmOptions,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Logarithm>> {
+        geodesic::logarithmic_map(self, metric, points, options, progress)
+    }
+}

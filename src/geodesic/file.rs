@@ -1,0 +1,167 @@
+//! Samples in a safetensors file: end points and certificates, with the metric, the seed and the range that they have.
+//!
+//! | tensor | | |
+//! |---|---|---|
+//! | `theta`, `velocity` | \[S, D\] | θ and θ̇ at the end |
+//! | `nfev` | \[S\] | evaluations of the acceleration |
+//! | `drift` | \[S\] | the relative change of vᵀGv |
+//! | `status` | \[S\] | the code of the [`Outcome`] |
+//! | `certified` | \[S\] | 1 where the end was reached with a drift within the target, otherwise 0 |
+//!
+//! The metadata are `range` (`a..b`), and `metric` and `seed` where there are such.
+
+use std::ops::Range;
+use std::path::Path;
+
+use ndarray::Array2;
+
+use super::samples::{Outcome, Samples};
+use crate::error::{Error, Result};
+use crate::tensors::{self, TensorFile, Values};
+
+/// Writes samples, failed ones included.
+pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
+    let (count, size) = samples.theta.dim();
+    let theta: Vec<f64> = samples.theta.iter().copied().collect();
+    let velocity: Vec<f64> = samples.velocity.iter().copied().collect();
+    let evaluations: Vec<i64> = samples.evaluations.iter().map(|&value| value as i64).collect();
+    let status: Vec<i64> = samples.outcome.iter().map(|outcome| outcome.code()).collect();
+    let certified: Vec<i64> = samples.certified.iter().map(|&value| i64::from(value)).collect();
+    let entries = [
+        ("theta", vec![count, size], Values::Real(&theta)),
+        ("velocity", vec![count, size], Values::Real(&velocity)),
+        ("nfev", vec![count], Values::Integer(&evaluations)),
+        ("drift", vec![count], Values::Real(&samples.drift)),
+        ("status", vec![count], Values::Integer(&status)),
+        ("certified", vec![count], Values::Integer(&certified)),
+    ];
+    let Range { start, end } = samples.range;
+    let metadata = [
+        ("range", Some(format!("{start}..{end}"))),
+        ("metric", samples.metric.map(|metric| metric.to_string())),
+        ("seed", samples.seed.map(|seed| seed.to_string())),
+    ];
+    let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?)));
+    tensors::write(path, &entries, metadata.collect())
+}
+
+/// Reads samples that [`write_samples`] wrote, and checks that they can be such: shapes agree, codes are known, and what
+/// reached its end is finite. What a solver or a sub-sampled metric reported is not in the file.
+pub fn read_samples(path: &Path) -> Result<Samples> {
+    let mut file = Reader { path, contents: TensorFile::read_numbers(path)? };
+    let theta = file.take_matrix("theta")?;
+    let velocity = file.take_matrix("velocity")?;
+    let (count, size) = theta.dim();
+    if velocity.dim() != (count, size) {
+        let found = vec![velocity.nrows(), velocity.ncols()];
+        return Err(file.shape("velocity", found, format!("expected that of `theta`, [{count}, {size}]")));
+    }
+    let evaluations = file.take_codes("nfev", count, "a whole number, at least 0", |value| {
+        (value >= 0.0 && value.fract() == 0.0).then_some(value as usize)
+    })?;
+    let drift = file.take_row("drift", count)?;
+    let outcome = file.take_codes("status", count, "0, 1, 2 or 3", |value| {
+        Outcome::ALL.into_iter().find(|outcome| outcome.code() as f64 == value)
+    })?;
+    let certified = file.take_codes("certified", count, "0 or 1", |value| match value {
+        0.0 => Some(false),
+        1.0 => Some(true),
+        _ => None,
+    })?;
+    for (row, outcome) in outcome.iter().enumerate() {
+        if *outcome == Outcome::Reached {
+            for (tensor, matrix) in [("theta", &theta), ("velocity", &velocity)] {
+                if let Some((column, &value)) = matrix.row(row).iter().enumerate().find(|(_, value)| !value.is_finite())
+                {
+                    let (path, index) = (path.to_path_buf(), row * size + column);
+                    return Err(Error::TensorNotFinite { path, tensor: tensor.to_string(), index, value });
+                }
+            }
+        }
+        if certified[row] && (*outcome != Outcome::Reached || drift[row].is_nan()) {
+            let requirement = "0 where the end was not reached, or the drift is not a number";
+            return Err(file.value("certified", row, 1.0, requirement));
+        }
+    }
+    let metric = file.optional("metric", |text| text.parse().ok())?;
+    let seed = file.optional("seed", |text| text.parse().ok())?;
+    let range = file.contents.required(path, "range")?;
+    let range = parse_range(range).filter(|range| range.len() == count).ok_or_else(|| Error::Metadata {
+        path: path.to_path_buf(),
+        key: "range",
+        problem: format!("is `{range}`; expected `a..b` for {count} samples"),
+    })?;
+    Ok(Samples {
+        metric,
+        seed,
+        range,
+        theta,
+        velocity,
+        evaluations,
+        drift,
+        outcome,
+        certified,
+        solver: None,
+        batch: None,
+    })
+}
+
+/// A file's contents, and the path for messages.
+struct Reader<'a> {
+    path: &'a Path,
+    contents: TensorFile,
+}
+
+impl Reader<'_> {
+    fn shape(&self, tensor: &str, found: Vec<usize>, expected: String) -> Error {
+        Error::TensorShape { path: self.path.to_path_buf(), tensor: tensor.to_string(), found, expected }
+    }
+
+    fn value(&self, tensor: &str, index: usize, value: f64, requirement: &'static str) -> Error {
+        Error::TensorValue { path: self.path.to_path_buf(), tensor: tensor.to_string(), index, value, requirement }
+    }
+
+    fn take_matrix(&mut self, name: &str) -> Result<Array2<f64>> {
+        let tensor = self.contents.take(self.path, name)?;
+        let &[rows, columns] = tensor.shape.as_slice() else {
+            return Err(self.shape(name, tensor.shape, "expected [S, D], one row for each sample".to_string()));
+        };
+        Array2::from_shape_vec((rows, columns), tensor.values)
+            .map_err(|error| self.shape(name, vec![rows, columns], error.to_string()))
+    }
+
+    fn take_row(&mut self, name: &str, count: usize) -> Result<Vec<f64>> {
+        let tensor = self.contents.take(self.path, name)?;
+        if tensor.shape != [count] {
+            return Err(self.shape(name, tensor.shape, format!("expected [{count}], one number for each sample")));
+        }
+        Ok(tensor.values)
+    }
+
+    /// Numbers that stand for something.
+    fn take_codes<T>(
+        &mut self,
+        name: &str,
+        count: usize,
+        requirement: &'static str,
+        meaning: impl Fn(f64) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let values = self.take_row(name, count)?.into_iter().enumerate();
+        values.map(|(index, value)| meaning(value).ok_or_else(|| self.value(name, index, value, requirement))).collect()
+    }
+
+    /// A metadata entry that may be absent.
+    fn optional<T>(&self, key: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
+        let Some(text) = self.contents.metadata.get(key) else { return Ok(None) };
+        let problem = || format!("is `{text}`, which is unknown");
+        let invalid = || Error::Metadata { path: self.path.to_path_buf(), key, problem: problem() };
+        parse(text).map(Some).ok_or_else(invalid)
+    }
+}
+
+/// Parses `a..b` with a ≤ b.
+fn parse_range(text: &str) -> Option<Range<usize>> {
+    let (start, end) = text.split_once("..")?;
+    let (start, end) = (start.parse().ok()?, end.parse().ok()?);
+    (start <= end).then_some(start..end)
+}

@@ -1,0 +1,266 @@
+//! Samples with their certificates, and the joining of parts that were drawn apart.
+
+use std::ops::Range;
+
+use ndarray::{Array2, Axis, concatenate};
+
+use super::exponential::Geodesic;
+use super::name::MetricName;
+use super::subsampled::BatchReport;
+use crate::error::Result;
+use crate::laplace::SolverReport;
+use crate::ode::Status;
+
+/// How a sample ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The geodesic was followed for unit time.
+    Reached,
+    /// The step limit was met before.
+    StepLimit,
+    /// The path left the finite numbers, or the metric could not be factored on it.
+    NotFinite,
+    /// RLA-BLog only: no velocity was found that leads to the Gaussian's draw.
+    NoLogarithm,
+}
+
+impl Outcome {
+    /// All outcomes, in the order of their codes.
+    pub const ALL: [Outcome; 4] = [Outcome::Reached, Outcome::StepLimit, Outcome::NotFinite, Outcome::NoLogarithm];
+
+    /// 0 reached, 1 step limit, 2 not finite, 3 no logarithm.
+    pub fn code(self) -> i64 {
+        match self {
+            Outcome::Reached => 0,
+            Outcome::StepLimit => 1,
+            Outcome::NotFinite => 2,
+            Outcome::NoLogarithm => 3,
+        }
+    }
+}
+
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Reached => Outcome::Reached,
+            Status::StepLimit => Outcome::StepLimit,
+            Status::NotFinite => Outcome::NotFinite,
+        }
+    }
+}
+
+/// End points of geodesics, one a row, each with its certificate. Failed ones are here too, marked as such.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Samples {
+    /// The metric, where it is one with a name.
+    pub metric: Option<MetricName>,
+    /// The seed that the velocities were drawn with; none where they were given.
+    pub seed: Option<u64>,
+    /// Which samples of the seed these are (of given velocities, all).
+    pub range: Range<usize>,
+    /// θ at the end: samples × parameters.
+    pub theta: Array2<f64>,
+    /// θ̇ at the end.
+    pub velocity: Array2<f64>,
+    /// Evaluations of the acceleration.
+    pub evaluations: Vec<usize>,
+    /// The relative change of vᵀGv.
+    pub drift: Vec<f64>,
+    /// How each ended.
+    pub outcome: Vec<Outcome>,
+    /// Whether each reached its end with a drift that is a number and within the target.
+    pub certified: Vec<bool>,
+    /// What the matrix-free solver did, where it was asked for.
+    pub solver: Option<SolverReport>,
+    /// How far a sub-sampled metric is from that of all data, where one was asked for.
+    pub batch: Option<BatchReport>,
+}
+
+impl Samples {
+    /// The ends of geodesics, of given velocities until the caller says otherwise.
+    pub(super) fn collect(geodesics: Vec<(Geodesic, Outcome)>, n_params: usize) -> Self {
+        let count = geodesics.len();
+        let mut samples = Self {
+            metric: None,
+            seed: None,
+            range: 0..count,
+            theta: Array2::zeros((count, n_params)),
+            velocity: Array2::zeros((count, n_params)),
+            evaluations: Vec::with_capacity(count),
+            drift: Vec::with_capacity(count),
+            outcome: Vec::with_capacity(count),
+            certified: Vec::with_capacity(count),
+            solver: None,
+            batch: None,
+        };
+        for (row, (geodesic, outcome)) in geodesics.into_iter().enumerate() {
+            samples.theta.row_mut(row).iter_mut().zip(&geodesic.theta).for_each(|(slot, value)| *slot = *value);
+            samples.velocity.row_mut(row).iter_mut().zip(&geodesic.velocity).for_each(|(slot, value)| *slot = *value);
+            samples.evaluations.push(geodesic.evaluations);
+            samples.drift.push(geodesic.drift);
+            samples.outcome.push(outcome);
+            samples.certified.push(geodesic.certified && outcome == Outcome::Reached);
+        }
+        samples
+    }
+
+    /// The same, drawn with a seed.
+    pub(super) fn drawn(self, seed: u64, range: Range<usize>) -> Self {
+        Self { seed: Some(seed), range, ..self }
+    }
+
+    /// The number of samples, failed ones included.
+    pub fn len(&self) -> usize {
+        self.outcome.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.outcome.is_empty()
+    }
+
+    /// Samples that did not reach their end.
+    pub fn failed(&self) -> usize {
+        self.outcome.iter().filter(|outcome| **outcome != Outcome::Reached).count()
+    }
+
+    /// Samples that reached their end with more drift than the target allows, or with one that could not be computed.
+    pub fn uncertified(&self) -> usize {
+        let reached = self.outcome.iter().zip(&self.certified);
+        reached.filter(|(outcome, certified)| **outcome == Outcome::Reached && !**certified).count()
+    }
+
+    /// θ of the samples that reached their end.
+    pub fn reached(&self) -> Array2<f64> {
+        let rows: Vec<usize> = (0..self.len()).filter(|&row| self.outcome[row] == Outcome::Reached).collect();
+        self.theta.select(Axis(0), &rows)
+    }
+
+    /// The mean number of evaluations: the paper's T.
+    pub fn mean_evaluations(&self) -> f64 {
+        self.evaluations.iter().sum::<usize>() as f64 / self.len().max(1) as f64
+    }
+
+    /// The largest drift among the samples that reached their end; not a number if one of them could not be computed.
+    pub fn max_drift(&self) -> f64 {
+        let reached = self.drift.iter().zip(&self.outcome).filter(|(_, outcome)| **outcome == Outcome::Reached);
+        reached.fold(0.0, |largest, (&drift, _)| if drift > largest || drift.is_nan() { drift } else { largest })
+    }
+
+    /// Joins parts of one seeded stream, given in any order, into the whole.
+    ///
+    /// ```
+    /// use riemannian_laplace::internals::geodesic::sample;
+    /// use riemannian_laplace::{SamplerOptions, Samples};
+    /// use riemannian_laplace::internals::metric;
+    /// # use riemannian_laplace::internals::problems::Squiggle;
+    /// # let target = Squiggle::MAIN.target()?;
+    /// # let base = [0.0, 0.0];
+    /// let fisher = metric::fisher(&target);
+    /// let precision = fisher.at(&base)?;
+    /// let draw = |range| sample(&fisher, &base, &precision, &SamplerOptions { range, ..Default::default() }, &());
+    /// assert_eq!(Samples::join([draw(0..3)?, draw(3..8)?])?, draw(0..8)?);
+    /// assert!(Samples::join([draw(0..3)?, draw(4..8)?]).is_err());
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn join(parts: impl IntoIterator<Item = Samples>) -> Result<Samples> {
+        let mut parts: Vec<Samples> = parts.into_iter().collect();
+        parts.sort_by_key(|part| (part.range.start, part.range.end));
+        let first = parts.first().ok_or(JoinError::Nothing)?;
+        for (one, other) in parts.iter().zip(parts.iter().skip(1)) {
+            one.check_followed_by(other)?;
+        }
+        let range = first.range.start..parts.last().map_or(first.range.end, |last| last.range.end);
+        let rows = |of: fn(&Samples) -> &Array2<f64>| {
+            let views: Vec<_> = parts.iter().map(|part| of(part).view()).collect();
+            concatenate(Axis(0), &views).map_err(|_| JoinError::Ragged)
+        };
+        let (theta, velocity) = (rows(|part| &part.theta)?, rows(|part| &part.velocity)?);
+        let mut whole = Samples {
+            metric: first.metric,
+            seed: first.seed,
+            range,
+            theta,
+            velocity,
+            evaluations: Vec::new(),
+            drift: Vec::new(),
+            outcome: Vec::new(),
+            certified: Vec::new(),
+            solver: None,
+            batch: None,
+        };
+        for part in parts {
+            whole.evaluations.extend(part.evaluations);
+            whole.drift.extend(part.drift);
+            whole.outcome.extend(part.outcome);
+            whole.certified.extend(part.certified);
+            if let Some(report) = part.solver {
+                whole.solver.get_or_insert_with(SolverReport::default).merge(&report);
+            }
+            if let Some(report) = part.batch {
+                match &mut whole.batch {
+                    Some(batch) => batch.residuals.extend(report.residuals),
+                    none => *none = Some(report),
+                }
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Checks that another part comes right after this one.
+    fn check_followed_by(&self, next: &Samples) -> std::result::Result<(), JoinError> {
+        if self.seed != next.seed {
+            return Err(JoinError::Seed(describe(self.seed), describe(next.seed)));
+        }
+        if self.metric != next.metric {
+            return Err(JoinError::Metric(describe(self.metric), describe(next.metric)));
+        }
+        if self.theta.ncols() != next.theta.ncols() {
+            return Err(JoinError::Parameters(self.theta.ncols(), next.theta.ncols()));
+        }
+        if self.batch.as_ref().map(|report| report.batch) != next.batch.as_ref().map(|report| report.batch) {
+            return Err(JoinError::Batch);
+        }
+        if self.range.end > next.range.start {
+            return Err(JoinError::Overlap(self.range.clone(), next.range.clone()));
+        }
+        if self.range.end < next.range.start {
+            return Err(JoinError::Gap(self.range.end..next.range.start));
+        }
+        Ok(())
+    }
+}
+
+fn describe(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "none".to_string(), |value| value.to_string())
+}
+
+/// Why parts do not make a whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// There are no parts.
+    #[error("there are no samples to join")]
+    Nothing,
+    /// Samples that no part holds.
+    #[error("the samples {}..{} are missing between the parts; draw them too", .0.start, .0.end)]
+    Gap(Range<usize>),
+    /// Samples that two parts hold.
+    #[error("the samples {}..{} and {}..{} overlap; give each sample once", .0.start, .0.end, .1.start, .1.end)]
+    Overlap(Range<usize>, Range<usize>),
+    /// Parts of different streams.
+    #[error("the parts were drawn with different seeds: {0} and {1}")]
+    Seed(String, String),
+    /// Parts of different metrics.
+    #[error("the parts have different metrics: {0} and {1}")]
+    Metric(String, String),
+    /// Parts of different networks.
+    #[error("the parts have different numbers of parameters: {0} and {1}")]
+    Parameters(usize, usize),
+    /// Parts whose metrics are made of different amounts of data.
+    #[error("the metrics of the parts are made of different batches of data")]
+    Batch,
+    /// A part whose arrays differ in length.
+    #[error("the rows of a part have different lengths")]
+    Ragged,
+}

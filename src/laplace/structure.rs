@@ -1,0 +1,275 @@
+//! The seam for posterior structures: what the data's curvature must be able to do, what a factored precision must be
+//! able to do, and the list of the structures there are. A new one is one file beside this one, its `mod` line, and one
+//! line in the list.
+
+use std::sync::Arc;
+
+use faer::{Mat, MatMut, MatRef};
+use rand_chacha::ChaCha8Rng;
+
+use super::problem::{BatchRows, Problem};
+use super::{function_space, weight_space};
+use crate::error::{Error, Result};
+use crate::map::Rows;
+use crate::prior::PriorPrecision;
+
+/// The curvature Σₙ JₙᵀHₙJₙ at θ̂ and σ = 1 in some form, accumulated over the data before any hyperparameter: the part that
+/// tuning reuses.
+pub trait Curvature: Send + Sync + std::fmt::Debug {
+    /// Adds a batch of data points.
+    fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()>;
+    /// Adds what another of the same kind has accumulated from the data that follow.
+    fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()>;
+    /// The number of noise levels σ that can be told apart: one, or one for each output.
+    fn n_levels(&self) -> usize;
+    /// f64 numbers that a batch takes for each data point beside the model's own.
+    fn numbers_per_point(&self) -> f64;
+    /// The precision G = A + curvature/σ² under a prior, with one σ or one for each output.
+    fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>>;
+    /// log det G − log det A as a function of the hyperparameters.
+    fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>>;
+    /// The sums as tensors for a file, or `None` where they follow from the training data alone.
+    fn save(&self) -> Option<Vec<SavedTensor>>;
+    /// For merging with one's own kind.
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
+}
+
+/// A factored posterior precision G of N(θ̂, G⁻¹). Shared among threads.
+pub trait Precision: Send + Sync + std::fmt::Debug {
+    /// D, the number of parameters.
+    fn n_params(&self) -> usize;
+    /// log det G − log det A: the posterior precision over the prior's.
+    fn log_det_ratio(&self) -> f64;
+    /// D − tr(A G⁻¹): the number of directions that the data determine.
+    fn effective_parameters(&self) -> f64;
+    /// Which structure this is.
+    fn structure(&self) -> Structure;
+    /// product ← G u.
+    fn times(&self, direction: &[f64], product: &mut [f64]);
+    /// solution ← G⁻¹ b.
+    fn solve(&self, rhs: &[f64], solution: &mut [f64]);
+    /// A draw from N(0, G⁻¹).
+    fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]);
+    /// C G⁻¹ Cᵀ for the rows of C (a few of them, each of length D).
+    fn covariance(&self, rows: MatRef<'_, f64>, covariance: MatMut<'_, f64>);
+    /// The covariance J G⁻¹ Jᵀ of the outputs at each of `points` points on their own, for the Jacobian's rows J numbered
+    /// `p·points + n`: one P × P block after another.
+    fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
+        let p = rows.n_rows() / points.max(1);
+        let mut dense = Mat::zeros(rows.n_rows(), rows.n_params());
+        rows.dense(dense.as_mut());
+        let mut block = Mat::zeros(p, p);
+        for (n, target) in covariances.chunks_exact_mut((p * p).max(1)).enumerate() {
+            let point = Mat::from_fn(p, rows.n_params(), |output, d| dense[(output * points + n, d)]);
+            self.covariance(point.as_ref(), block.as_mut());
+            write_block(&block, target);
+        }
+    }
+    /// The most test points that [`point_covariances`](Self::point_covariances) should take at once, for a model with P
+    /// outputs whose evaluator holds so many numbers for each point.
+    fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize;
+    /// How large it is, in words.
+    fn size_in_words(&self) -> String;
+    /// The factor as tensors for a file.
+    fn save(&self) -> Vec<SavedTensor>;
+}
+
+/// Writes a matrix row by row.
+pub(super) fn write_block(block: &Mat<f64>, target: &mut [f64]) {
+    let columns = block.ncols();
+    for (index, value) in target.iter_mut().enumerate() {
+        *value = block[(index / columns, index % columns)];
+    }
+}
+
+/// A tensor to be written under a name.
+#[derive(Debug, Clone)]
+pub struct SavedTensor {
+    /// Its name within the structure's part of the file.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its values, last axis fastest.
+    pub values: Vec<f64>,
+}
+
+/// How many hyperparameters the log determinant depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogDetForm {
+    /// One α for all parameters and one σ for all outputs.
+    Shared,
+    /// One α for all parameters, or one for each group; one σ, or one for each output.
+    General {
+        /// Whether each group has an α of its own.
+        per_group: bool,
+    },
+}
+
+/// log det G − log det A as a function of (log α, log σ).
+pub trait LogDet: Send + Sync {
+    /// The value and its gradient; `None` where a factorisation fails (far out in the hyperparameters). There are as many
+    /// log σ as noise levels, none for families without.
+    fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio>;
+}
+
+/// log det G − log det A and its gradient with respect to each log α and each log σ.
+#[derive(Debug, Clone)]
+pub struct LogDetRatio {
+    /// The value.
+    pub value: f64,
+    /// Its derivative with respect to each log α.
+    pub by_log_alpha: Vec<f64>,
+    /// Its derivative with respect to each log σ.
+    pub by_log_sigma: Vec<f64>,
+}
+
+/// The log determinant for one α and one σ from the eigenvalues λ of the curvature: Σ log(1 + λ/(ασ²)).
+#[derive(Debug, Clone)]
+pub struct Spectrum(Vec<f64>);
+
+impl Spectrum {
+    /// The curvature is positive semidefinite: what rounding put below zero is zero.
+    pub fn new(eigenvalues: Vec<f64>) -> Self {
+        Self(eigenvalues.into_iter().map(|value| value.max(0.0)).collect())
+    }
+}
+
+impl LogDet for Spectrum {
+    fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
+        let scale = (log_alpha.first()? + 2.0 * log_sigma.first().copied().unwrap_or(0.0)).exp();
+        let (mut value, mut effective) = (0.0, 0.0);
+        for eigenvalue in &self.0 {
+            value += (eigenvalue / scale).ln_1p();
+            effective += eigenvalue / (eigenvalue + scale);
+        }
+        let by_log_sigma = vec![-2.0 * effective; log_sigma.len()];
+        Some(LogDetRatio { value, by_log_alpha: vec![-effective], by_log_sigma })
+    }
+}
+
+/// Tensors of a file, to be taken by name.
+pub trait SavedTensors {
+    /// Takes the tensor of that name, which must have this shape.
+    fn take(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>>;
+    /// Whether there is one.
+    fn has(&self, name: &str) -> bool;
+}
+
+/// What the list below knows of each structure.
+struct Entry {
+    numbers: fn(&Problem) -> f64,
+    loaded_numbers: fn(&Problem) -> f64,
+    begin: fn(&Problem) -> Result<Box<dyn Curvature>>,
+    load_sums: fn(&Problem, &mut dyn SavedTensors) -> Result<Box<dyn Curvature>>,
+    load: fn(&Problem, &PriorPrecision, &mut dyn SavedTensors) -> Result<Arc<dyn Precision>>,
+}
+
+/// One line for each structure: its name, the word for the solver in reports, the word for the structure, its module.
+macro_rules! structures {
+    ($($(#[$documentation:meta])* $name:ident = $solver:literal, $word:literal, $module:ident;)*) => {
+        /// The form of the posterior precision.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[non_exhaustive]
+        pub enum Structure {
+            /// Exact, in the space with the smaller matrix: weight space when D ≤ N·P.
+            #[default]
+            Auto,
+            $($(#[$documentation])* $name,)*
+        }
+
+        impl Structure {
+            /// Every structure but [`Structure::Auto`].
+            pub const ALL: &'static [Structure] = &[$(Structure::$name),*];
+
+            fn entry(self, problem: &Problem) -> Entry {
+                match self {
+                    Structure::Auto => problem.exact().entry(problem),
+                    $(Structure::$name => Entry {
+                        numbers: $module::numbers,
+                        loaded_numbers: $module::loaded_numbers,
+                        begin: $module::begin,
+                        load_sums: $module::load_sums,
+                        load: $module::load,
+                    },)*
+                }
+            }
+
+            /// The name of the solver in files and reports, such as `weight-space`.
+            pub fn solver(self) -> &'static str {
+                match self {
+                    Structure::Auto => "auto",
+                    $(Structure::$name => $solver,)*
+                }
+            }
+
+            /// The name of the structure on the command line and in reports: `full` for both exact ones.
+            pub fn word(self) -> &'static str {
+                match self {
+                    Structure::Auto => "auto",
+                    $(Structure::$name => $word,)*
+                }
+            }
+        }
+    };
+}
+
+structures! {
+    /// Exact: a D × D matrix.
+    WeightSpace = "weight-space", "full", weight_space;
+    /// Exact: an N·P × N·P matrix; needs a proper prior.
+    FunctionSpace = "function-space", "full", function_space;
+}
+
+impl Structure {
+    /// The structure whose solver has that name.
+    pub fn of_solver(name: &str) -> Option<Structure> {
+        Self::ALL.iter().copied().find(|structure| structure.solver() == name)
+    }
+
+    /// f64 numbers that fitting and tuning hold at their peak.
+    pub fn numbers(self, problem: &Problem) -> f64 {
+        (self.entry(problem).numbers)(problem)
+    }
+
+    /// f64 numbers that a posterior read from a file holds while it predicts.
+    pub(super) fn loaded_numbers(self, problem: &Problem) -> f64 {
+        (self.entry(problem).loaded_numbers)(problem)
+    }
+
+    /// An empty curvature.
+    pub(super) fn begin(self, problem: &Problem) -> Result<Box<dyn Curvature>> {
+        (self.entry(problem).begin)(problem)
+    }
+
+    pub(super) fn load_sums(self, problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
+        (self.entry(problem).load_sums)(problem, file)
+    }
+
+    pub(super) fn load(
+        self,
+        problem: &Problem,
+        prior: &PriorPrecision,
+        file: &mut dyn SavedTensors,
+    ) -> Result<Arc<dyn Precision>> {
+        (self.entry(problem).load)(problem, prior, file)
+    }
+}
+
+impl std::fmt::Display for Structure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.solver())
+    }
+}
+
+/// The position of the first number that a stored factor cannot have on its diagonal.
+pub(super) fn damaged(diagonal: impl IntoIterator<Item = f64>) -> Result<()> {
+    match diagonal.into_iter().position(|value| !(value > 0.0 && value.is_finite())) {
+        Some(entry) => Err(Error::StoredFactor { entry }),
+        None => Ok(()),
+    }
+}
+
+/// The curvature as the kind that is being merged into.
+pub(super) fn same_kind<T: 'static>(later: Box<dyn Curvature>) -> Result<Box<T>> {
+    later.into_any().downcast::<T>().map_err(|_| Error::OtherStructure)
+}

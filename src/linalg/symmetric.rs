@@ -1,0 +1,79 @@
+//! Symmetric matrices by their lower triangle: packing, inverses from a factor, traces of products.
+
+use faer::{Accum, Mat};
+
+use super::{Cholesky, multiply_by_own_transpose};
+
+/// Copies the lower triangle onto the upper one.
+pub fn mirror_lower(matrix: &mut Mat<f64>) {
+    for j in 0..matrix.ncols() {
+        for i in j + 1..matrix.nrows() {
+            matrix[(j, i)] = matrix[(i, j)];
+        }
+    }
+}
+
+/// The number of entries of a packed triangle.
+pub fn packed_length(size: usize) -> usize {
+    size * (size + 1) / 2
+}
+
+/// The lower triangle, column by column.
+pub fn pack_lower(matrix: faer::MatRef<'_, f64>) -> Vec<f64> {
+    let mut packed = Vec::with_capacity(packed_length(matrix.ncols()));
+    for (j, column) in matrix.col_iter().enumerate() {
+        packed.extend(column.iter().skip(j));
+    }
+    packed
+}
+
+/// The matrix with this packed lower triangle, and zeros above the diagonal.
+pub fn unpack_lower(packed: &[f64], size: usize) -> Mat<f64> {
+    let mut matrix = Mat::zeros(size, size);
+    let mut rest = packed;
+    for j in 0..size {
+        let (column, after) = rest.split_at((size - j).min(rest.len()));
+        for (i, value) in column.iter().enumerate() {
+            matrix[(j + i, j)] = *value;
+        }
+        rest = after;
+    }
+    matrix
+}
+
+/// M⁻¹ from the factor of M, lower triangle.
+pub fn inverse_lower(cholesky: &Cholesky) -> Mat<f64> {
+    let size = cholesky.size();
+    let mut root: Mat<f64> = Mat::identity(size, size);
+    cholesky.solve_lower_many(root.as_mut());
+    let mut inverse = Mat::zeros(size, size);
+    multiply_by_own_transpose(inverse.as_mut(), Accum::Replace, root.transpose());
+    inverse
+}
+
+/// tr(XY) of two symmetric matrices given by their lower triangles.
+pub fn trace_of_product(x: &Mat<f64>, y: &Mat<f64>) -> f64 {
+    let mut sum = 0.0;
+    for c in 0..x.ncols() {
+        sum += x[(c, c)] * y[(c, c)];
+        for r in c + 1..x.nrows() {
+            sum += 2.0 * x[(r, c)] * y[(r, c)];
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packed_triangle_unpacks_to_itself() {
+        for size in [0, 1, 5] {
+            let matrix = Mat::from_fn(size, size, |i, j| if i >= j { (10 * i + j) as f64 } else { 0.0 });
+            let packed = pack_lower(matrix.as_ref());
+            assert_eq!(packed.len(), packed_length(size));
+            assert_eq!(unpack_lower(&packed, size), matrix);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The rows J̃ = RᵀJ of a map after a pull-back, and every product with them. Shared read-only among threads; what a
+//! product needs in between is in a [`Scratch`].
+
+use faer::{Accum, Mat, MatMut};
+
+use crate::linalg::{column_slice_mut, dot, multiply};
+
+/// Buffers of products with [`Rows`], one for each thread that calls them; they grow to what is needed and are reused.
+#[derive(Debug, Clone)]
+pub struct Scratch {
+    /// One column, which faer aligns for vector loads.
+    numbers: Mat<f64>,
+    /// N × N products of layer inputs and of sensitivities; empty until a Gram matrix is first asked for.
+    input_products: Mat<f64>,
+    sensitivity_products: Mat<f64>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Scratch {
+    /// Buffers with room for so many numbers; they grow when needed.
+    pub fn new(numbers: usize) -> Self {
+        Self { numbers: Mat::zeros(numbers, 1), input_products: Mat::new(), sensitivity_products: Mat::new() }
+    }
+
+    /// So many numbers of any value.
+    pub fn numbers(&mut self, count: usize) -> &mut [f64] {
+        if self.numbers.nrows() < count {
+            self.numbers = Mat::zeros(count, 1);
+        }
+        &mut column_slice_mut(self.numbers.col_mut(0))[..count]
+    }
+
+    /// A matrix of any contents.
+    pub fn matrix(&mut self, rows: usize, columns: usize) -> MatMut<'_, f64> {
+        MatMut::from_column_major_slice_mut(self.numbers(rows * columns), rows, columns)
+    }
+
+    /// Two matrices of any contents.
+    pub fn products(&mut self, rows: usize, columns: usize) -> (&mut Mat<f64>, &mut Mat<f64>) {
+        for matrix in [&mut self.input_products, &mut self.sensitivity_products] {
+            resize(matrix, rows, columns);
+        }
+        (&mut self.input_products, &mut self.sensitivity_products)
+    }
+}
+
+/// Gives a matrix this shape; its contents are kept only if it has it already.
+pub(crate) fn resize(matrix: &mut Mat<f64>, rows: usize, columns: usize) {
+    if (matrix.nrows(), matrix.ncols()) != (rows, columns) {
+        *matrix = Mat::zeros(rows, columns);
+    }
+}
+
+/// The two sums of which the Kronecker approximation of a weight matrix's curvature is made.
+///
+/// With the inputs hₙ of the layer at the N points and the sensitivities δₘ of its outputs for the M rows, these are
+/// Σₙ hₙhₙᵀ and Σₘ δₘδₘᵀ: sums, not means, and without a 1 for the bias in h. The block Σₘ (∂rowₘ)(∂rowₘ)ᵀ of the
+/// weights [outputs, inputs], row by row, is approximated by N⁻¹ Σδδᵀ ⊗ Σhhᵀ, and that of the bias is Σδδᵀ exactly.
+#[derive(Debug, Clone)]
+pub struct KroneckerFactors {
+    /// Σₙ hₙhₙᵀ, inputs × inputs: the lower triangle.
+    pub inputs: Mat<f64>,
+    /// Σₘ δₘδₘᵀ, outputs × outputs: the lower triangle.
+    pub sensitivities: Mat<f64>,
+}
+
+impl KroneckerFactors {
+    /// Sums of nothing.
+    pub fn zeros(inputs: usize, outputs: usize) -> Self {
+        Self { inputs: Mat::zeros(inputs, inputs), sensitivities: Mat::zeros(outputs, outputs) }
+    }
+}
+
+/// The Kronecker factors of one weight matrix, and where it is.
+#[derive(Debug, Clone)]
+pub struct KroneckerBlock {
+    /// Where the matrix (row by row, `[outputs, inputs]`) starts in θ.
+    pub offset: usize,
+    /// Whether a bias with one entry for each output follows it in θ.
+    pub bias: bool,
+    /// The factors.
+    pub factors: KroneckerFactors,
+}
+
+/// The derivatives dJ̃[v] of the rows along a velocity, for seeds that do not move.
+pub trait RowsAlong: Send + Sync {
+    /// dJ̃[v] as a dense M × D matrix.
+    fn dense(&self, rows: MatMut<'_, f64>);
+    /// product ← dJ̃[v]ᵀ w: with one seed rₙ at each point and w = 1, the product of Σₙ rₙ∇²fₙ with the velocity.
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch);
+}
+
+/// The M rows J̃ = RᵀJ, each a vector of D numbers.
+pub trait Rows: Send + Sync {
+    /// M.
+    fn n_rows(&self) -> usize;
+    /// D.
+    fn n_params(&self) -> usize;
+    /// The number of parameters in each group, as the map has them.
+    fn group_sizes(&self) -> Vec<usize> {
+        vec![self.n_params()]
+    }
+    /// product ← J̃ u.
+    fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch);
+    /// product ← J̃ᵀ w.
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch);
+    /// J̃ as a dense M × D matrix.
+    fn dense(&self, rows: MatMut<'_, f64>);
+    /// The lower triangle of J̃ V J̃ᵀ, with V the diagonal matrix of prior variances, one for each group.
+    fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
+    /// J̃ V J̃′ᵀ between these rows and those of the same model at other points.
+    /// [`dense_cross_gram`] serves where there is no better way.
+    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
+    /// The Kronecker factors of every parameter matrix; empty where the parameters have no such form.
+    fn kronecker(&self) -> Vec<KroneckerBlock> {
+        Vec::new()
+    }
+    /// For a map that knows its own kind of rows in [`cross_gram`](Self::cross_gram).
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// A single dense row: the gradient of a map with one output at one point.
+#[derive(Debug, Clone)]
+pub struct SingleRow {
+    /// The row J̃.
+    pub row: Vec<f64>,
+    groups: Vec<usize>,
+}
+
+impl SingleRow {
+    /// A row of zeros over groups of parameters of the given sizes.
+    pub fn new(groups: Vec<usize>) -> Self {
+        Self { row: vec![0.0; groups.iter().sum()], groups }
+    }
+}
+
+impl Rows for SingleRow {
+    fn n_rows(&self) -> usize {
+        1
+    }
+
+    fn n_params(&self) -> usize {
+        self.row.len()
+    }
+
+    fn group_sizes(&self) -> Vec<usize> {
+        self.groups.clone()
+    }
+
+    fn times(&self, direction: &[f64], product: &mut [f64], _: &mut Scratch) {
+        product[0] = dot(&self.row, direction);
+    }
+
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], _: &mut Scratch) {
+        for (value, entry) in product.iter_mut().zip(&self.row) {
+            *value = weights[0] * entry;
+        }
+    }
+
+    fn dense(&self, mut rows: MatMut<'_, f64>) {
+        for (d, value) in self.row.iter().enumerate() {
+            rows[(0, d)] = *value;
+        }
+    }
+
+    /// Σ_g V_g ‖row_g‖² over the groups of parameters.
+    fn gram(&self, variances: &[f64], mut gram: MatMut<'_, f64>, _: &mut Scratch) {
+        let (mut start, mut sum) = (0, 0.0);
+        for (size, variance) in self.groups.iter().zip(variances) {
+            let part = &self.row[start..start + size];
+            sum += variance * dot(part, part);
+            start += size;
+        }
+        gram[(0, 0)] = sum;
+    }
+
+    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, _: &mut Scratch) {
+        dense_cross_gram(self, other, variances, gram);
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// J̃ V J̃′ᵀ through dense rows.
+pub fn dense_cross_gram(rows: &dyn Rows, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>) {
+    let mut left = Mat::zeros(rows.n_rows(), rows.n_params());
+    let mut right = Mat::zeros(other.n_rows(), other.n_params());
+    rows.dense(left.as_mut());
+    other.dense(right.as_mut());
+    let group_sizes = rows.group_sizes();
+    let scales = group_sizes.iter().zip(variances).flat_map(|(size, value)| std::iter::repeat_n(*value, *size));
+    for (column, scale) in left.col_iter_mut().zip(scales) {
+        column.iter_mut().for_each(|entry| *entry *= scale);
+    }
+    multiply(gram, Accum::Replace, left.as_ref(), right.transpose());
+}

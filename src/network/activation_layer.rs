@@ -1,0 +1,78 @@
+//! An activation as a layer: h = φ(z) for every entry, in place.
+//!
+//! Along a velocity h₀ = φ(z₀), h₁ = φ′z₁, h₂ = φ′z₂ + ½φ″z₁². It keeps the slopes φ′ (N × width), with which
+//! sensitivities pull back to δ∘φ′, and along a velocity φ″z₁ too: δ̇ becomes δ̇∘φ′ + δ∘φ″z₁.
+
+use faer::MatMut;
+
+use super::Activation;
+use super::layer::Elementwise;
+use super::tape::Kept;
+use crate::linalg::{add_products, column_slice, column_slice_mut, scale_by};
+use crate::map::resize;
+
+impl Elementwise for Activation {
+    fn description(&self) -> String {
+        self.to_string()
+    }
+
+    fn has_kink(&self) -> bool {
+        matches!(self, Activation::Relu | Activation::LeakyRelu)
+    }
+
+    fn kept(&self, width: usize, points: usize) -> Kept {
+        Kept::matrix(points, width)
+    }
+
+    fn kept_size(&self, width: usize, points: usize) -> f64 {
+        points as f64 * width as f64
+    }
+
+    fn forward(&self, values: MatMut<'_, f64>, kept: &mut Kept) {
+        for (values, slopes) in values.col_iter_mut().zip(kept.matrix.col_iter_mut()) {
+            self.replace_with_slope(column_slice_mut(values), column_slice_mut(slopes));
+        }
+    }
+
+    fn jet(&self, values: MatMut<'_, f64>, kept: &mut Kept) {
+        let n = values.nrows() / 3;
+        for (values, slopes) in values.col_iter_mut().zip(kept.matrix.col_iter_mut()) {
+            let (z0, rest) = column_slice_mut(values).split_at_mut(n);
+            let (z1, z2) = rest.split_at_mut(n);
+            self.replace_taylor(z0, z1, z2, column_slice_mut(slopes));
+        }
+    }
+
+    fn pull_back(&self, sensitivities: MatMut<'_, f64>, kept: &Kept) {
+        for (deltas, slopes) in sensitivities.col_iter_mut().zip(kept.matrix.col_iter()) {
+            let slopes = column_slice(slopes);
+            for block in column_slice_mut(deltas).chunks_exact_mut(slopes.len().max(1)) {
+                scale_by(slopes, block);
+            }
+        }
+    }
+
+    fn forward_along(&self, values: MatMut<'_, f64>, kept: &mut Kept) {
+        let n = values.nrows() / 2;
+        resize(&mut kept.along, n, values.ncols());
+        let columns = values.col_iter_mut().zip(kept.matrix.col_iter_mut()).zip(kept.along.col_iter_mut());
+        for ((values, slopes), bends) in columns {
+            let (z0, z1) = column_slice_mut(values).split_at_mut(n);
+            self.replace_tangent(z0, z1, column_slice_mut(slopes), column_slice_mut(bends));
+        }
+    }
+
+    fn pull_back_along(&self, sensitivities: MatMut<'_, f64>, along: MatMut<'_, f64>, kept: &Kept) {
+        let kept = kept.matrix.col_iter().zip(kept.along.col_iter());
+        for ((deltas, along), (slopes, bends)) in sensitivities.col_iter_mut().zip(along.col_iter_mut()).zip(kept) {
+            let (slopes, bends) = (column_slice(slopes), column_slice(bends));
+            let n = slopes.len().max(1);
+            let blocks = column_slice_mut(deltas).chunks_exact_mut(n).zip(column_slice_mut(along).chunks_exact_mut(n));
+            for (deltas, along) in blocks {
+                scale_by(slopes, along);
+                add_products(deltas, bends, along);
+                scale_by(slopes, deltas);
+            }
+        }
+    }
+}

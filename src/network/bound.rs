@@ -1,0 +1,243 @@
+//! The network at fixed inputs, as a map of its parameters: outputs, jets, and products with the rows J̃ = RᵀJ.
+
+use std::sync::Arc;
+
+use faer::{Mat, MatMut, MatRef};
+use ndarray::ArrayView2;
+
+use super::tape::Tape;
+use super::{Architecture, LinearPlace, Sequence};
+use crate::error::{Error, Result, check_size};
+use crate::linalg::{affine, column_slice, column_slice_mut};
+use crate::map::{Evaluate, Jet, KroneckerBlock, Map, Rows, RowsAlong, Scratch, dense_cross_gram};
+
+/// A network at N fixed inputs, as a function of its parameters.
+///
+/// ```
+/// use ndarray::array;
+/// use std::sync::Arc;
+/// use riemannian_laplace::internals::map::{Evaluator, Map};
+/// use riemannian_laplace::internals::network::NetworkMap;
+/// use riemannian_laplace::{Activation, Architecture};
+///
+/// // f(x) = 3x + 1 at x = 0 and x = 2.
+/// let architecture = Architecture::new(&[1, 1], Activation::Identity)?;
+/// let map: Arc<dyn Map> = Arc::new(NetworkMap::new(architecture, array![[0.0], [2.0]].view())?);
+/// let mut outputs = [0.0; 2];
+/// Evaluator::new(&map, 1).outputs(&[3.0, 1.0], &mut outputs);
+/// assert_eq!(outputs, [1.0, 7.0]);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct NetworkMap {
+    architecture: Architecture,
+    inputs: Mat<f64>,
+}
+
+impl NetworkMap {
+    /// The network of this shape at the rows of `inputs`.
+    pub fn new(architecture: Architecture, inputs: ArrayView2<'_, f64>) -> Result<Self> {
+        check_size("number of input columns", architecture.n_inputs(), inputs.ncols())?;
+        if let Some(((row, column), _)) = inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            return Err(Error::NotFinite { what: "the input", row, column });
+        }
+        let inputs = Mat::from_fn(inputs.nrows(), inputs.ncols(), |n, i| inputs[(n, i)]);
+        Ok(Self { architecture, inputs })
+    }
+
+    /// The shape of the network.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    fn sequence(&self) -> &Sequence {
+        self.architecture.sequence()
+    }
+
+    /// Tapes for K rows at each point.
+    fn evaluator(self: Arc<Self>, columns: usize) -> NetworkEvaluator {
+        let tapes = self.sequence().tapes(self.inputs.nrows(), columns);
+        NetworkEvaluator { map: self, columns, tapes }
+    }
+}
+
+impl Map for NetworkMap {
+    fn n_params(&self) -> usize {
+        self.architecture.n_params()
+    }
+
+    fn n_points(&self) -> usize {
+        self.inputs.nrows()
+    }
+
+    fn n_outputs(&self) -> usize {
+        self.architecture.n_outputs()
+    }
+
+    fn groups(&self) -> Vec<usize> {
+        self.architecture.layer_params()
+    }
+
+    fn evaluate(self: Arc<Self>, columns: usize) -> Box<dyn Evaluate> {
+        Box::new(self.evaluator(columns))
+    }
+
+    fn evaluator_size(&self, columns: usize) -> f64 {
+        let (n, sequence) = (self.n_points(), self.sequence());
+        sequence.tape_size(n, columns) + n as f64 * sequence.scratch_width() as f64
+    }
+
+    fn gram_work(&self, columns: usize) -> f64 {
+        self.sequence().gram_work(self.n_points(), columns)
+    }
+
+    fn rows_along(
+        self: Arc<Self>,
+        theta: &[f64],
+        velocity: &[f64],
+        seeds: &[f64],
+        columns: usize,
+    ) -> Option<Box<dyn RowsAlong>> {
+        let mut evaluator = self.evaluator(columns);
+        let map = evaluator.map.clone();
+        map.sequence().forward_along(theta, velocity, map.inputs.as_ref(), &mut evaluator.tapes);
+        evaluator.write_seeds(seeds);
+        map.sequence().pull_back_along(theta, velocity, &mut evaluator.tapes, None);
+        Some(Box::new(NetworkRowsAlong(evaluator)))
+    }
+
+    fn at_points(&self, points: &[usize]) -> Result<Arc<dyn Map>> {
+        let n_rows = self.n_points();
+        if let Some(&row) = points.iter().find(|point| **point >= n_rows) {
+            return Err(Error::Row { row, n_rows });
+        }
+        let inputs = Mat::from_fn(points.len(), self.inputs.ncols(), |row, i| self.inputs[(points[row], i)]);
+        Ok(Arc::new(Self { architecture: self.architecture.clone(), inputs }))
+    }
+}
+
+/// One thread's evaluations of a network.
+struct NetworkEvaluator {
+    map: Arc<NetworkMap>,
+    columns: usize,
+    tapes: Vec<Tape>,
+}
+
+impl NetworkEvaluator {
+    fn write_seeds(&mut self, seeds: &[f64]) {
+        let m = self.n_rows();
+        let target = self.map.architecture.sequence().seeds_mut(&mut self.tapes);
+        for (column, seed) in target.col_iter_mut().zip(seeds.chunks_exact(m.max(1))) {
+            column_slice_mut(column).copy_from_slice(seed);
+        }
+    }
+
+    /// The inputs, and the tapes after a pull-back.
+    fn parts(&self) -> (MatRef<'_, f64>, &[Tape]) {
+        (self.map.inputs.as_ref(), &self.tapes)
+    }
+}
+
+impl Evaluate for NetworkEvaluator {
+    fn outputs(&mut self, theta: &[f64], outputs: &mut [f64]) {
+        let (n, sequence) = (self.map.n_points(), self.map.architecture.sequence());
+        sequence.forward(theta, self.map.inputs.as_ref(), &mut self.tapes);
+        for (column, out) in sequence.outputs(&self.tapes).col_iter().zip(outputs.chunks_exact_mut(n.max(1))) {
+            out.copy_from_slice(&column_slice(column)[..n]);
+        }
+    }
+
+    fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
+        let (n, sequence) = (self.map.n_points(), self.map.architecture.sequence());
+        sequence.jet(theta, velocity, self.map.inputs.as_ref(), &mut self.tapes);
+        for (p, column) in sequence.outputs(&self.tapes).col_iter().enumerate() {
+            let column = column_slice(column);
+            let range = p * n..(p + 1) * n;
+            if let Some(outputs) = jet.outputs.get_mut(range.clone()) {
+                outputs.copy_from_slice(&column[..n]);
+            }
+            jet.first[range.clone()].copy_from_slice(&column[n..2 * n]);
+            affine(0.0, 2.0, &column[2 * n..], &mut jet.second[range]);
+        }
+    }
+
+    fn pull_back(&mut self, theta: &[f64], seeds: &[f64]) {
+        self.write_seeds(seeds);
+        self.map.architecture.sequence().pull_back(theta, &mut self.tapes, None);
+    }
+}
+
+impl Rows for NetworkEvaluator {
+    fn n_rows(&self) -> usize {
+        self.map.n_points() * self.columns
+    }
+
+    fn n_params(&self) -> usize {
+        self.map.n_params()
+    }
+
+    fn group_sizes(&self) -> Vec<usize> {
+        self.map.groups()
+    }
+
+    fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        product.fill(0.0);
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().times(direction, inputs, tapes, scratch, product);
+    }
+
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().transpose_times(weights, inputs, tapes, scratch, product);
+    }
+
+    fn dense(&self, rows: MatMut<'_, f64>) {
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().rows(inputs, tapes, rows);
+    }
+
+    fn gram(&self, variances: &[f64], mut gram: MatMut<'_, f64>, scratch: &mut Scratch) {
+        gram.fill(0.0);
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().gram(variances, inputs, tapes, scratch, gram);
+    }
+
+    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], mut gram: MatMut<'_, f64>, scratch: &mut Scratch) {
+        match other.as_any().downcast_ref::<Self>() {
+            Some(other) => {
+                gram.fill(0.0);
+                self.map.sequence().cross_gram(variances, self.parts(), other.parts(), scratch, gram);
+            }
+            None => dense_cross_gram(self, other, variances, gram),
+        }
+    }
+
+    fn kronecker(&self) -> Vec<KroneckerBlock> {
+        let (sequence, (inputs, tapes)) = (self.map.sequence(), self.parts());
+        let mut factors = sequence.kronecker_factors();
+        sequence.kronecker(inputs, tapes, &mut factors);
+        let places = self.map.architecture.linear_layers().iter();
+        let block =
+            |(factors, place): (_, &LinearPlace)| KroneckerBlock { offset: place.offset, bias: place.bias, factors };
+        factors.into_iter().zip(places).map(block).collect()
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// The derivatives of a network's rows along a velocity.
+struct NetworkRowsAlong(NetworkEvaluator);
+
+impl RowsAlong for NetworkRowsAlong {
+    fn dense(&self, rows: MatMut<'_, f64>) {
+        let (inputs, tapes) = self.0.parts();
+        self.0.map.sequence().rows_along(inputs, tapes, rows);
+    }
+
+    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
+        let (inputs, tapes) = self.0.parts();
+        self.0.map.sequence().transpose_times_along(weights, inputs, tapes, scratch, product);
+    }
+}

@@ -1,0 +1,320 @@
+//! What a layer is: the verbs of which every sweep through a network is made.
+//!
+//! A layer takes N points at once. Arrays over points are matrices with one column for each unit; Taylor coefficients
+//! h₀, h₁, h₂ along a velocity are three blocks of N rows, one below the other, and the K blocks of M = N·K
+//! sensitivities likewise. A layer sees its own part of θ, of velocities and of products, and nothing of its neighbours.
+//!
+//! There are two kinds. An [`Elementwise`] layer has no parameters and works in place, on the memory of the layer
+//! before it. Every other layer has the verbs of [`LayerVerbs`] and a [`Tape`](super::Tape) of its own for what comes
+//! out of it. A new layer is a file with one of the two traits, a variant of [`Layer`] and a line in [`Layer::verbs`].
+
+use faer::{MatMut, MatRef};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::tape::Kept;
+use super::{Activation, Linear};
+use crate::map::{KroneckerFactors, Scratch};
+
+/// One layer of a network.
+///
+/// ```
+/// use riemannian_laplace::{Activation, Layer, Linear};
+///
+/// let layers = [Layer::from(Linear::new(2, 3)), Layer::from(Activation::Tanh)];
+/// let text = serde_json::to_string(&layers)?;
+/// assert_eq!(text, r#"[{"linear":{"inputs":2,"outputs":3,"bias":true}},{"activation":"tanh"}]"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Layer {
+    /// z = W h + b.
+    Linear(Linear),
+    /// h = φ(z).
+    Activation(Activation),
+}
+
+/// The verbs of a layer of either kind.
+#[derive(Clone, Copy)]
+pub enum Verbs<'a> {
+    /// In place and without parameters.
+    Elementwise(&'a dyn Elementwise),
+    /// Everything else.
+    General(&'a dyn LayerVerbs),
+}
+
+/// A tensor of a layer's parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParameterGroup {
+    /// Its name within the layer, such as `weight`; within a network, `2.weight`.
+    pub name: String,
+    /// Its shape; the values stand in θ with the last axis fastest.
+    pub shape: Vec<usize>,
+}
+
+impl ParameterGroup {
+    /// The number of values, unless it cannot be counted.
+    pub fn checked_size(&self) -> Option<usize> {
+        self.shape.iter().try_fold(1_usize, |size, length| size.checked_mul(*length))
+    }
+
+    /// The number of values.
+    pub fn size(&self) -> usize {
+        self.checked_size().unwrap_or(usize::MAX)
+    }
+}
+
+/// What a layer's pulled-back rows are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct LayerRows<'a> {
+    /// N × inputs: h₀.
+    pub inputs: MatRef<'a, f64>,
+    /// N × inputs: h₁, after a sweep along a velocity; none where the inputs do not move.
+    pub inputs_along: Option<MatRef<'a, f64>>,
+    /// M × outputs: δ.
+    pub sensitivities: MatRef<'a, f64>,
+    /// M × outputs: δ̇; empty unless they were pulled back along a velocity.
+    pub sensitivities_along: MatRef<'a, f64>,
+    /// What the layer kept.
+    pub kept: &'a Kept,
+}
+
+impl<'a> LayerRows<'a> {
+    /// N, the number of points.
+    pub fn n_points(&self) -> usize {
+        self.inputs.nrows()
+    }
+
+    /// K, the number of rows at each point.
+    pub fn columns(&self) -> usize {
+        self.sensitivities.nrows() / self.n_points().max(1)
+    }
+
+    /// The sensitivities of the rows with number k at each point: N × outputs.
+    pub fn block(&self, k: usize) -> MatRef<'a, f64> {
+        let n = self.n_points();
+        self.sensitivities.get(k * n..(k + 1) * n, ..)
+    }
+}
+
+/// A layer that replaces every entry by a function of it, in place, without parameters.
+pub trait Elementwise {
+    /// Its name, for people.
+    fn description(&self) -> String;
+    /// Whether its derivative jumps.
+    fn has_kink(&self) -> bool;
+    /// Room for what it keeps at N points of so many units.
+    fn kept(&self, width: usize, points: usize) -> Kept;
+    /// The f64 numbers in that room.
+    fn kept_size(&self, width: usize, points: usize) -> f64;
+
+    /// Replaces the values (N rows).
+    fn forward(&self, values: MatMut<'_, f64>, kept: &mut Kept);
+    /// Replaces the three Taylor coefficients of the values (3N rows).
+    fn jet(&self, values: MatMut<'_, f64>, kept: &mut Kept);
+    /// Replaces sensitivities of its outputs by those of its inputs (M rows).
+    fn pull_back(&self, sensitivities: MatMut<'_, f64>, kept: &Kept);
+
+    /// Replaces the first two Taylor coefficients (2N rows), and keeps what [`pull_back_along`](Self::pull_back_along)
+    /// needs.
+    fn forward_along(&self, values: MatMut<'_, f64>, kept: &mut Kept);
+    /// Replaces sensitivities δ and their derivatives δ̇ along the velocity (M rows each).
+    fn pull_back_along(&self, sensitivities: MatMut<'_, f64>, along: MatMut<'_, f64>, kept: &Kept);
+}
+
+/// A layer with outputs of its own. The verbs for parameters do nothing unless the layer has some.
+///
+/// `inputs` of a forward sweep have as many rows as `outputs`, or N where they do not move. Rows are those of J̃ = RᵀJ:
+/// row m is Σₚ R(p, m) ∂fₚ, restricted to the layer's parameters. "Along v" means the derivative at t = 0 with θ + tv
+/// in place of θ and with the seeds R held constant.
+pub trait LayerVerbs {
+    /// Its name and size, for people.
+    fn description(&self) -> String;
+    /// The width of its inputs, if it is bound to one.
+    fn n_inputs(&self) -> Option<usize>;
+    /// The width of its outputs for inputs of this width.
+    fn n_outputs(&self, inputs: usize) -> usize;
+    /// Its parameters, in the order in which they stand in θ.
+    fn parameter_groups(&self) -> Vec<ParameterGroup> {
+        Vec::new()
+    }
+    /// The number of its parameters.
+    fn n_params(&self) -> usize {
+        self.parameter_groups().iter().fold(0, |sum: usize, group| sum.saturating_add(group.size()))
+    }
+    /// The number of parameters in each group that may have a prior precision of its own.
+    fn prior_groups(&self) -> Vec<usize> {
+        Some(self.n_params()).filter(|count| *count > 0).into_iter().collect()
+    }
+    /// Whether a derivative of its outputs jumps.
+    fn has_kink(&self) -> bool {
+        false
+    }
+    /// Draws initial parameters, as PyTorch does by default.
+    fn initialize(&self, _generator: &mut ChaCha8Rng, _parameters: &mut [f64]) {}
+    /// Room for what it keeps at N points with K rows each.
+    fn kept(&self, _inputs: usize, _points: usize, _columns: usize) -> Kept {
+        Kept::nothing()
+    }
+    /// The f64 numbers in that room.
+    fn kept_size(&self, _inputs: usize, _points: usize, _columns: usize) -> f64 {
+        0.0
+    }
+    /// The f64 numbers for each point that its verbs take from a [`Scratch`].
+    fn scratch_width(&self) -> usize {
+        0
+    }
+    /// Multiply-adds of [`gram`](Self::gram) at N points with K rows each.
+    fn gram_work(&self, _points: usize, _columns: usize) -> f64 {
+        0.0
+    }
+
+    /// Writes the outputs (N rows).
+    fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept);
+    /// Writes the three Taylor coefficients of the outputs along a velocity (3N rows).
+    fn jet(&self, theta: &[f64], velocity: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept);
+    /// From sensitivities of the outputs (M rows), those of the inputs, if somebody wants them (M rows).
+    fn pull_back(
+        &self,
+        theta: &[f64],
+        sensitivities: MatRef<'_, f64>,
+        inputs: Option<MatMut<'_, f64>>,
+        kept: &mut Kept,
+    );
+
+    /// Writes the rows: M × parameters.
+    fn rows(&self, _rows: LayerRows<'_>, _target: MatMut<'_, f64>) {}
+    /// Adds the product of the rows with a direction: M numbers.
+    fn times(&self, _direction: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _product: &mut [f64]) {}
+    /// Writes Σₘ wₘ rowₘ.
+    fn transpose_times(&self, _weights: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _product: &mut [f64]) {}
+    /// Adds Σ v rowₘ·rowₘ′ to the lower triangle of an M × M matrix; one variance v for each prior group.
+    fn gram(&self, _variances: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _gram: MatMut<'_, f64>) {}
+    /// Adds Σ v rowₘ·row′ₘ′ to an M × M′ matrix, with the rows of the same layer at other points.
+    fn cross_gram(
+        &self,
+        _variances: &[f64],
+        _rows: LayerRows<'_>,
+        _others: LayerRows<'_>,
+        _scratch: &mut Scratch,
+        _gram: MatMut<'_, f64>,
+    ) {
+    }
+    /// The Kronecker factors of its weight matrices, all zero; parameters without matrix form have none.
+    fn kronecker_factors(&self) -> Vec<KroneckerFactors> {
+        Vec::new()
+    }
+    /// The number of those factors.
+    fn kronecker_count(&self) -> usize {
+        0
+    }
+    /// Adds to the Kronecker factors, in the order of [`kronecker_factors`](Self::kronecker_factors).
+    fn kronecker(&self, _rows: LayerRows<'_>, _factors: &mut [KroneckerFactors]) {}
+
+    /// Writes the first two Taylor coefficients of the outputs along a velocity (2N rows), and keeps what
+    /// [`pull_back_along`](Self::pull_back_along) needs.
+    fn forward_along(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        outputs: MatMut<'_, f64>,
+        kept: &mut Kept,
+    );
+    /// From sensitivities δ of the outputs and their derivatives δ̇ along the velocity, those of the inputs: pairs of M
+    /// rows each.
+    fn pull_back_along(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        sensitivities: (MatRef<'_, f64>, MatRef<'_, f64>),
+        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
+        kept: &mut Kept,
+    );
+    /// Writes the derivatives of the rows along the velocity: M × parameters.
+    fn rows_along(&self, _rows: LayerRows<'_>, _target: MatMut<'_, f64>) {}
+    /// Writes Σₘ wₘ d(rowₘ)/dt.
+    fn transpose_times_along(
+        &self,
+        _weights: &[f64],
+        _rows: LayerRows<'_>,
+        _scratch: &mut Scratch,
+        _product: &mut [f64],
+    ) {
+    }
+}
+
+impl Layer {
+    /// What the layer can do.
+    pub fn verbs(&self) -> Verbs<'_> {
+        match self {
+            Layer::Linear(linear) => Verbs::General(linear),
+            Layer::Activation(activation) => Verbs::Elementwise(activation),
+        }
+    }
+}
+
+impl From<Linear> for Layer {
+    fn from(linear: Linear) -> Self {
+        Layer::Linear(linear)
+    }
+}
+
+impl From<Activation> for Layer {
+    fn from(activation: Activation) -> Self {
+        Layer::Activation(activation)
+    }
+}
+
+impl Verbs<'_> {
+    /// The width of the inputs, if the layer is bound to one.
+    pub fn n_inputs(self) -> Option<usize> {
+        match self {
+            Verbs::Elementwise(_) => None,
+            Verbs::General(layer) => layer.n_inputs(),
+        }
+    }
+
+    /// The width of the outputs for inputs of this width.
+    pub fn n_outputs(self, inputs: usize) -> usize {
+        match self {
+            Verbs::Elementwise(_) => inputs,
+            Verbs::General(layer) => layer.n_outputs(inputs),
+        }
+    }
+
+    /// The layer's parameters.
+    pub fn parameter_groups(self) -> Vec<ParameterGroup> {
+        match self {
+            Verbs::Elementwise(_) => Vec::new(),
+            Verbs::General(layer) => layer.parameter_groups(),
+        }
+    }
+
+    /// The number of parameters in each group that may have a prior precision of its own.
+    pub fn prior_groups(self) -> Vec<usize> {
+        match self {
+            Verbs::Elementwise(_) => Vec::new(),
+            Verbs::General(layer) => layer.prior_groups(),
+        }
+    }
+
+    /// Whether a derivative of the outputs jumps.
+    pub fn has_kink(self) -> bool {
+        match self {
+            Verbs::Elementwise(layer) => layer.has_kink(),
+            Verbs::General(layer) => layer.has_kink(),
+        }
+    }
+}
+
+impl std::fmt::Display for Layer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.verbs() {
+            Verbs::Elementwise(layer) => formatter.pad(&layer.description()),
+            Verbs::General(layer) => formatter.pad(&layer.description()),
+        }
+    }
+}

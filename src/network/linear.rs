@@ -1,0 +1,352 @@
+//! The linear layer z = W h + b: W is [outputs, inputs], stored row by row, then b, if there is one.
+//!
+//! Along θ + tv, with W + tV and b + t v_b, inputs h₀ + h₁t + h₂t² give the sums
+//!
+//! z₀ = W h₀ + b, z₁ = W h₁ + V h₀ + v_b, z₂ = W h₂ + V h₁.
+//!
+//! Sensitivities δ of z pull back to Wᵀδ, and the gradient with respect to W is δ h₀ᵀ, to b it is δ. Hence the part of
+//! the layer in the Gram matrix, v (h₀·h₀′ + 1)(δ·δ′), costs N²·widths and no gradient. Along v the sensitivities pull
+//! back to Wᵀδ̇ + Vᵀδ, and the gradients change by δ̇ h₀ᵀ + δ h₁ᵀ and δ̇.
+
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, MatMut, MatRef};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::layer::{LayerRows, LayerVerbs, ParameterGroup};
+use super::tape::Kept;
+use crate::linalg::{
+    add_products, add_shifted_products, column_slice, column_slice_mut, mirror_lower, multiply,
+    multiply_by_own_transpose, multiply_with_offsets, products, sum,
+};
+use crate::map::{KroneckerFactors, Scratch};
+
+/// A linear layer z = W h + b; formulas in the [module](self) head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// The width of h.
+    pub inputs: usize,
+    /// The width of z.
+    pub outputs: usize,
+    /// Whether there is a bias b.
+    pub bias: bool,
+}
+
+impl Linear {
+    /// With a bias.
+    pub fn new(inputs: usize, outputs: usize) -> Self {
+        Self { inputs, outputs, bias: true }
+    }
+
+    /// Without a bias.
+    pub fn without_bias(inputs: usize, outputs: usize) -> Self {
+        Self { inputs, outputs, bias: false }
+    }
+
+    /// The number of entries of W.
+    pub fn n_weights(&self) -> usize {
+        self.inputs.saturating_mul(self.outputs)
+    }
+
+    /// Wᵀ as an inputs × outputs matrix, from the layer's parameters.
+    fn weights_transposed<'a>(&self, theta: &'a [f64]) -> MatRef<'a, f64> {
+        MatRef::from_column_major_slice(&theta[..self.n_weights()], self.inputs, self.outputs)
+    }
+
+    /// b, from the layer's parameters; empty without one.
+    fn biases<'a>(&self, theta: &'a [f64]) -> &'a [f64] {
+        &theta[self.n_weights()..]
+    }
+
+    /// What the bias adds to products of inputs.
+    fn shift(&self) -> f64 {
+        if self.bias { 1.0 } else { 0.0 }
+    }
+
+    /// What the sums start from: b for z₀, v_b for z₁, zero for z₂.
+    fn fill_sums(&self, theta: &[f64], velocity: &[f64], points: usize, outputs: MatMut<'_, f64>) {
+        let (biases, changes) = (self.biases(theta), self.biases(velocity));
+        for (o, column) in outputs.col_iter_mut().enumerate() {
+            let (z0, rest) = column_slice_mut(column).split_at_mut(points);
+            let (z1, z2) = rest.split_at_mut(points);
+            z0.fill(biases.get(o).copied().unwrap_or(0.0));
+            z1.fill(changes.get(o).copied().unwrap_or(0.0));
+            z2.fill(0.0);
+        }
+    }
+}
+
+/// Σ_k w_k δ_k at every point, for one unit.
+fn weighted_sum(sensitivity: &[f64], weights: &[f64], column: &mut [f64]) {
+    let n = column.len().max(1);
+    for (k, (deltas, factors)) in sensitivity.chunks_exact(n).zip(weights.chunks_exact(n)).enumerate() {
+        if k == 0 {
+            products(deltas, factors, column);
+        } else {
+            add_products(deltas, factors, column);
+        }
+    }
+}
+
+impl LayerVerbs for Linear {
+    fn description(&self) -> String {
+        let bias = if self.bias { "" } else { " without bias" };
+        format!("linear {} → {}{bias}", self.inputs, self.outputs)
+    }
+
+    fn n_inputs(&self) -> Option<usize> {
+        Some(self.inputs)
+    }
+
+    fn n_outputs(&self, _inputs: usize) -> usize {
+        self.outputs
+    }
+
+    fn parameter_groups(&self) -> Vec<ParameterGroup> {
+        let weight = ParameterGroup { name: "weight".to_string(), shape: vec![self.outputs, self.inputs] };
+        let bias = ParameterGroup { name: "bias".to_string(), shape: vec![self.outputs] };
+        std::iter::once(weight).chain(self.bias.then_some(bias)).collect()
+    }
+
+    /// Weights and biases uniform on ±1/√inputs.
+    fn initialize(&self, generator: &mut ChaCha8Rng, parameters: &mut [f64]) {
+        let bound = 1.0 / (self.inputs as f64).sqrt();
+        parameters.fill_with(|| bound * (2.0 * generator.random::<f64>() - 1.0));
+    }
+
+    fn scratch_width(&self) -> usize {
+        self.outputs
+    }
+
+    /// Products of inputs once, of sensitivities for every pair of rows at a point.
+    fn gram_work(&self, points: usize, columns: usize) -> f64 {
+        let (n, k) = (points as f64, columns as f64);
+        0.5 * n * n * (self.inputs as f64 + k * k * self.outputs as f64)
+    }
+
+    fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, _kept: &mut Kept) {
+        multiply_with_offsets(outputs, self.biases(theta), inputs, self.weights_transposed(theta));
+    }
+
+    fn jet(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        mut outputs: MatMut<'_, f64>,
+        _kept: &mut Kept,
+    ) {
+        let n = outputs.nrows() / 3;
+        let (weights, change) = (self.weights_transposed(theta), self.weights_transposed(velocity));
+        if inputs.nrows() == n {
+            // The inputs do not move: z₂ = 0.
+            multiply_with_offsets(outputs.rb_mut().get_mut(..n, ..), self.biases(theta), inputs, weights);
+            multiply_with_offsets(outputs.rb_mut().get_mut(n..2 * n, ..), self.biases(velocity), inputs, change);
+            for column in outputs.get_mut(2 * n.., ..).col_iter_mut() {
+                column_slice_mut(column).fill(0.0);
+            }
+            return;
+        }
+        self.fill_sums(theta, velocity, n, outputs.rb_mut());
+        multiply(outputs.rb_mut(), Accum::Add, inputs, weights);
+        multiply(outputs.get_mut(n.., ..), Accum::Add, inputs.get(..2 * n, ..), change);
+    }
+
+    fn pull_back(
+        &self,
+        theta: &[f64],
+        sensitivities: MatRef<'_, f64>,
+        inputs: Option<MatMut<'_, f64>>,
+        _kept: &mut Kept,
+    ) {
+        if let Some(inputs) = inputs {
+            multiply(inputs, Accum::Replace, sensitivities, self.weights_transposed(theta).transpose());
+        }
+    }
+
+    fn rows(&self, rows: LayerRows<'_>, mut target: MatMut<'_, f64>) {
+        let n = rows.n_points().max(1);
+        for (o, sensitivity) in rows.sensitivities.col_iter().enumerate() {
+            let sensitivity = column_slice(sensitivity);
+            for (i, input) in rows.inputs.col_iter().enumerate() {
+                let input = column_slice(input);
+                let target = column_slice_mut(target.rb_mut().col_mut(o * self.inputs + i));
+                for (block, delta) in target.chunks_exact_mut(n).zip(sensitivity.chunks_exact(n)) {
+                    products(delta, input, block);
+                }
+            }
+            if self.bias {
+                column_slice_mut(target.rb_mut().col_mut(self.n_weights() + o)).copy_from_slice(sensitivity);
+            }
+        }
+    }
+
+    /// U h + u_b at every point, then its product with every sensitivity.
+    fn times(&self, direction: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
+        let n = rows.n_points();
+        let mut moved = scratch.matrix(n, self.outputs);
+        let (weights, biases) = (self.weights_transposed(direction), self.biases(direction));
+        multiply_with_offsets(moved.rb_mut(), biases, rows.inputs, weights);
+        for (change, sensitivity) in moved.rb().col_iter().zip(rows.sensitivities.col_iter()) {
+            let change = column_slice(change);
+            let blocks = column_slice(sensitivity).chunks_exact(n.max(1));
+            for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(blocks) {
+                add_products(deltas, change, block);
+            }
+        }
+    }
+
+    /// Σ_k w_k δ_k at every point, then its outer products with the inputs.
+    fn transpose_times(&self, weights: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
+        let mut weighted = scratch.matrix(rows.n_points(), self.outputs);
+        let (weight_part, bias_part) = product.split_at_mut(self.n_weights());
+        for (o, (column, deltas)) in weighted.rb_mut().col_iter_mut().zip(rows.sensitivities.col_iter()).enumerate() {
+            let column = column_slice_mut(column);
+            weighted_sum(column_slice(deltas), weights, column);
+            if let Some(bias) = bias_part.get_mut(o) {
+                *bias = sum(column);
+            }
+        }
+        let gradient = MatMut::from_column_major_slice_mut(weight_part, self.inputs, self.outputs);
+        multiply(gradient, Accum::Replace, rows.inputs.transpose(), weighted.rb());
+    }
+
+    fn gram(&self, variances: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, mut gram: MatMut<'_, f64>) {
+        let (n, columns, variance) = (rows.n_points(), rows.columns(), variances[0]);
+        if variance == 0.0 {
+            return;
+        }
+        let (input_products, sensitivity_products) = scratch.products(n, n);
+        multiply_by_own_transpose(input_products.as_mut(), Accum::Replace, rows.inputs);
+        if columns > 1 {
+            mirror_lower(input_products);
+        }
+        for k in 0..columns {
+            for j in 0..=k {
+                if j == k {
+                    multiply_by_own_transpose(sensitivity_products.as_mut(), Accum::Replace, rows.block(k));
+                } else {
+                    let (left, right) = (rows.block(k), rows.block(j).transpose());
+                    multiply(sensitivity_products.as_mut(), Accum::Replace, left, right);
+                }
+                let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * n..(j + 1) * n);
+                for (c, column) in block.col_iter_mut().enumerate() {
+                    let start = if j == k { c } else { 0 };
+                    let target = &mut column_slice_mut(column)[start..];
+                    let inputs = &column_slice(input_products.col(c))[start..];
+                    let deltas = &column_slice(sensitivity_products.col(c))[start..];
+                    add_shifted_products(variance, self.shift(), inputs, deltas, target);
+                }
+            }
+        }
+    }
+
+    fn cross_gram(
+        &self,
+        variances: &[f64],
+        rows: LayerRows<'_>,
+        others: LayerRows<'_>,
+        scratch: &mut Scratch,
+        mut gram: MatMut<'_, f64>,
+    ) {
+        let (n, m) = (rows.n_points(), others.n_points());
+        let (inputs, deltas) = scratch.products(n, m);
+        multiply(inputs.as_mut(), Accum::Replace, rows.inputs, others.inputs.transpose());
+        for k in 0..rows.columns() {
+            for j in 0..others.columns() {
+                multiply(deltas.as_mut(), Accum::Replace, rows.block(k), others.block(j).transpose());
+                let block = gram.rb_mut().get_mut(k * n..(k + 1) * n, j * m..(j + 1) * m);
+                for ((target, inputs), deltas) in block.col_iter_mut().zip(inputs.col_iter()).zip(deltas.col_iter()) {
+                    let (inputs, deltas) = (column_slice(inputs), column_slice(deltas));
+                    add_shifted_products(variances[0], self.shift(), inputs, deltas, column_slice_mut(target));
+                }
+            }
+        }
+    }
+
+    fn kronecker_factors(&self) -> Vec<KroneckerFactors> {
+        vec![KroneckerFactors::zeros(self.inputs, self.outputs)]
+    }
+
+    fn kronecker_count(&self) -> usize {
+        1
+    }
+
+    fn kronecker(&self, rows: LayerRows<'_>, factors: &mut [KroneckerFactors]) {
+        for factors in factors {
+            multiply_by_own_transpose(factors.inputs.as_mut(), Accum::Add, rows.inputs.transpose());
+            multiply_by_own_transpose(factors.sensitivities.as_mut(), Accum::Add, rows.sensitivities.transpose());
+        }
+    }
+
+    fn forward_along(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        mut outputs: MatMut<'_, f64>,
+        _kept: &mut Kept,
+    ) {
+        let n = outputs.nrows() / 2;
+        let (weights, change) = (self.weights_transposed(theta), self.weights_transposed(velocity));
+        let h0 = inputs.get(..n, ..);
+        multiply_with_offsets(outputs.rb_mut().get_mut(..n, ..), self.biases(theta), h0, weights);
+        let mut z1 = outputs.get_mut(n.., ..);
+        multiply_with_offsets(z1.rb_mut(), self.biases(velocity), h0, change);
+        if inputs.nrows() > n {
+            multiply(z1, Accum::Add, inputs.get(n.., ..), weights);
+        }
+    }
+
+    fn pull_back_along(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        sensitivities: (MatRef<'_, f64>, MatRef<'_, f64>),
+        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
+        _kept: &mut Kept,
+    ) {
+        let Some((inputs, mut along)) = inputs else { return };
+        let weights = self.weights_transposed(theta).transpose();
+        let change = self.weights_transposed(velocity).transpose();
+        multiply(inputs, Accum::Replace, sensitivities.0, weights);
+        multiply(along.rb_mut(), Accum::Replace, sensitivities.1, weights);
+        multiply(along, Accum::Add, sensitivities.0, change);
+    }
+
+    fn rows_along(&self, rows: LayerRows<'_>, mut target: MatMut<'_, f64>) {
+        let n = rows.n_points().max(1);
+        for (o, (delta, along)) in rows.sensitivities.col_iter().zip(rows.sensitivities_along.col_iter()).enumerate() {
+            let (delta, along) = (column_slice(delta), column_slice(along));
+            for (i, input) in rows.inputs.col_iter().enumerate() {
+                let target = column_slice_mut(target.rb_mut().col_mut(o * self.inputs + i));
+                for (block, along) in target.chunks_exact_mut(n).zip(along.chunks_exact(n)) {
+                    products(along, column_slice(input), block);
+                }
+                if let Some(moved) = rows.inputs_along {
+                    for (block, delta) in target.chunks_exact_mut(n).zip(delta.chunks_exact(n)) {
+                        add_products(delta, column_slice(moved.col(i)), block);
+                    }
+                }
+            }
+            if self.bias {
+                column_slice_mut(target.rb_mut().col_mut(self.n_weights() + o)).copy_from_slice(along);
+            }
+        }
+    }
+
+    fn transpose_times_along(&self, weights: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
+        let along = LayerRows { sensitivities: rows.sensitivities_along, ..rows };
+        self.transpose_times(weights, along, scratch, product);
+        let Some(moved) = rows.inputs_along else { return };
+        let mut weighted = scratch.matrix(rows.n_points(), self.outputs);
+        for (column, deltas) in weighted.rb_mut().col_iter_mut().zip(rows.sensitivities.col_iter()) {
+            weighted_sum(column_slice(deltas), weights, column_slice_mut(column));
+        }
+        let weight_part = &mut product[..self.n_weights()];
+        let gradient = MatMut::from_column_major_slice_mut(weight_part, self.inputs, self.outputs);
+        multiply(gradient, Accum::Add, moved.transpose(), weighted.rb());
+    }
+}

@@ -1,0 +1,143 @@
+//! Distribution functions and quantiles of mixtures of normals and of Poissons.
+
+use libm::{erfc, lgamma};
+
+/// Φ(z).
+pub(super) fn normal_cdf(z: f64) -> f64 {
+    0.5 * erfc(-z * std::f64::consts::FRAC_1_SQRT_2)
+}
+
+/// The z with Φ(z) = `level`.
+pub(super) fn normal_quantile(level: f64) -> f64 {
+    // Φ(±39) is 0 and 1 to the last bit.
+    root(|z| normal_cdf(z) - level, -39.0, 39.0)
+}
+
+/// The point where an increasing function changes its sign, by bisection to the last bits.
+fn root(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if middle <= low || middle >= high {
+            break;
+        }
+        if f(middle) < 0.0 { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
+/// A quantile of the mixture of normals with these means (equal weights) and one standard deviation.
+pub(super) fn normal_mixture_quantile(means: &[f64], deviation: f64, level: f64, z: f64) -> f64 {
+    if let [mean] = means {
+        return mean + z * deviation;
+    }
+    let (low, high) =
+        means.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), m| (low.min(*m), high.max(*m)));
+    let share = |x: f64| means.iter().map(|mean| normal_cdf((x - mean) / deviation)).sum::<f64>() / means.len() as f64;
+    // The quantile of each component lies between those of the outermost.
+    root(|x| share(x) - level, low + z * deviation, high + z * deviation)
+}
+
+/// A quantile of the mixture of Poissons with these rates (equal weights): the smallest count whose distribution function
+/// reaches `level`.
+pub(super) fn poisson_mixture_quantile(rates: &[f64], level: f64) -> f64 {
+    let share = |count: f64| rates.iter().map(|rate| poisson_cdf(count, *rate)).sum::<f64>() / rates.len() as f64;
+    let mut high = 1.0;
+    while share(high) < level && high < 1e15 {
+        high *= 2.0;
+    }
+    let mut low = -1.0; // never reached
+    while high - low > 1.0 {
+        let middle = (0.5 * (low + high)).floor();
+        if share(middle) < level { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// P(y ≤ count) for y ~ Poisson(rate): the regularised upper incomplete gamma function Q(count + 1, rate).
+pub(super) fn poisson_cdf(count: f64, rate: f64) -> f64 {
+    if count < 0.0 {
+        return 0.0;
+    }
+    if rate <= 0.0 {
+        return 1.0;
+    }
+    upper_gamma(count.floor() + 1.0, rate)
+}
+
+/// Q(a, x), by its series for x < a + 1 and by its continued fraction beyond (the modified Lentz recurrence).
+fn upper_gamma(a: f64, x: f64) -> f64 {
+    const MOST_TERMS: usize = 100_000;
+    let log_front = a * x.ln() - x - lgamma(a);
+    if x < a + 1.0 {
+        let (mut term, mut sum) = (1.0 / a, 1.0 / a);
+        for n in 1..MOST_TERMS {
+            term *= x / (a + n as f64);
+            sum += term;
+            if term < sum * f64::EPSILON {
+                break;
+            }
+        }
+        return (1.0 - (log_front + sum.ln()).exp()).clamp(0.0, 1.0);
+    }
+    const TINY: f64 = 1e-300;
+    let mut b = x + 1.0 - a;
+    let (mut c, mut d) = (1.0 / TINY, 1.0 / b);
+    let mut fraction = d;
+    for n in 1..MOST_TERMS {
+        let factor = -(n as f64) * (n as f64 - a);
+        b += 2.0;
+        d = factor * d + b;
+        d = 1.0 / if d.abs() < TINY { TINY } else { d };
+        c = b + factor / c;
+        if c.abs() < TINY {
+            c = TINY;
+        }
+        let change = c * d;
+        fraction *= change;
+        if (change - 1.0).abs() < f64::EPSILON {
+            break;
+        }
+    }
+    ((log_front + fraction.ln()).exp()).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_quantiles_are_those_of_the_tables() {
+        for (level, z) in [(0.5, 0.0), (0.975, 1.959_963_984_540_054), (0.05, -1.644_853_626_951_472_7)] {
+            assert!((normal_quantile(level) - z).abs() < 1e-14, "{level}");
+        }
+    }
+
+    #[test]
+    fn the_poisson_distribution_function_is_the_sum_of_its_probabilities() {
+        for rate in [0.1, 1.0, 7.5, 40.0, 900.0] {
+            let (mut sum, mut log_probability) = (0.0, -rate);
+            for count in 0..(3.0 * rate + 20.0) as usize {
+                if count > 0 {
+                    log_probability += f64::ln(rate / count as f64);
+                }
+                sum += f64::exp(log_probability);
+                // The logarithms of Γ and of powers near rate·log rate round at 1e-16 relative to themselves.
+                assert!((poisson_cdf(count as f64, rate) - sum).abs() < 1e-11, "{count} at {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_of_a_mixture_invert_its_distribution_function() {
+        let means = [-2.0, 0.5, 0.6, 4.0];
+        for level in [0.01, 0.3, 0.5, 0.9] {
+            let x = normal_mixture_quantile(&means, 0.3, level, normal_quantile(level));
+            let share = means.iter().map(|mean| normal_cdf((x - mean) / 0.3)).sum::<f64>() / 4.0;
+            assert!((share - level).abs() < 1e-14, "{level}");
+            let rates = [0.5, 3.0, 20.0];
+            let count = poisson_mixture_quantile(&rates, level);
+            let at = |count: f64| rates.iter().map(|rate| poisson_cdf(count, *rate)).sum::<f64>() / 3.0;
+            assert!(at(count) >= level && at(count - 1.0) < level, "{level}");
+        }
+    }
+}

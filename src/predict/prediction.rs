@@ -1,0 +1,262 @@
+//! The one result of predicting: moments, intervals, quantiles, class probabilities, draws, densities, and what is to be
+//! known about the samples behind it.
+
+use ndarray::{Array1, Array2, Array3};
+
+use super::distribution::{normal_mixture_quantile, normal_quantile, poisson_mixture_quantile};
+use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
+use crate::data::{Schema, check_targets};
+use crate::error::{Error, Result, Unsupported};
+use crate::geodesic::Samples;
+use crate::likelihood::Family;
+use crate::random::{Purpose, stream};
+
+/// Points at which a log-normal rate is taken for quantiles, equally likely.
+const RATES: usize = 400;
+
+/// How the samples behind a prediction ended. Failed ones are not part of it, uncertified ones are.
+pub type SamplingReport = crate::error::SamplingCount;
+
+impl SamplingReport {
+    /// Counts.
+    pub fn of(samples: &Samples) -> Self {
+        Self { requested: samples.len(), failed: samples.failed(), uncertified: samples.uncertified() }
+    }
+
+    /// The share of samples that failed or are uncertified.
+    pub fn failed_share(&self) -> f64 {
+        (self.failed + self.uncertified) as f64 / self.requested.max(1) as f64
+    }
+}
+
+/// The distribution behind a prediction.
+#[derive(Debug, Clone)]
+pub enum Predictive {
+    /// One model: its raw outputs.
+    Network {
+        /// One row for each input.
+        outputs: Array2<f64>,
+    },
+    /// A Gaussian over the raw outputs, and the link for classes.
+    Linearized {
+        /// The Gaussian.
+        latent: LatentGaussian,
+        /// The link.
+        link: Link,
+    },
+    /// A mixture over models.
+    Sampled(SampledPredictive),
+}
+
+/// A prediction: one row for each input, one column for each output (or class).
+///
+/// The variances are of the observation y (for classes: of each class's indicator): what more data would reduce
+/// (epistemic), what they would not (aleatoric), and their sum.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Prediction {
+    /// E(y): the mean, or the class probabilities.
+    pub mean: Array2<f64>,
+    /// Var E(y | θ).
+    pub epistemic_variance: Array2<f64>,
+    /// E Var(y | θ).
+    pub aleatoric_variance: Array2<f64>,
+    /// Var y.
+    pub total_variance: Array2<f64>,
+    /// The entropy of the class probabilities, where samples were drawn.
+    pub entropy: Option<Array1<f64>>,
+    /// The mutual information between class and weights, where samples were drawn.
+    pub mutual_information: Option<Array1<f64>>,
+    /// How the Riemannian samples ended, where there are some.
+    pub samples: Option<SamplingReport>,
+    family: Family,
+    predictive: Predictive,
+    schema: Schema,
+}
+
+impl Prediction {
+    /// The prediction of a distribution in the units of the model, in those of the data.
+    pub(super) fn new(
+        family: Family,
+        predictive: Predictive,
+        samples: Option<SamplingReport>,
+        schema: &Schema,
+    ) -> Result<Self> {
+        let moments = match &predictive {
+            Predictive::Network { outputs } => {
+                let (mean, variance) = moments(&family, outputs);
+                Moments::from_parts(mean, Array2::zeros(variance.dim()), variance)
+            }
+            Predictive::Linearized { latent, link } => latent.moments(&family, *link)?,
+            Predictive::Sampled(sampled) => sampled.moments(),
+        };
+        let Moments { mean, epistemic_variance, aleatoric_variance, total_variance, entropy, mutual_information } =
+            moments;
+        Ok(Self {
+            mean: schema.restore_mean(mean.view())?,
+            epistemic_variance: schema.restore_variance(epistemic_variance.view())?,
+            aleatoric_variance: schema.restore_variance(aleatoric_variance.view())?,
+            total_variance: schema.restore_variance(total_variance.view())?,
+            entropy,
+            mutual_information,
+            samples,
+            family,
+            predictive,
+            schema: schema.clone(),
+        })
+    }
+
+    /// The distribution behind the prediction, in the units of the model.
+    pub fn predictive(&self) -> &Predictive {
+        &self.predictive
+    }
+
+    /// The likelihood.
+    pub fn family(&self) -> &Family {
+        &self.family
+    }
+
+    /// The Gaussian over the raw outputs of a linearised prediction, in the units of the data and without observation
+    /// noise; none for the other methods.
+    pub fn latent(&self) -> Result<Option<LatentGaussian>> {
+        let Predictive::Linearized { latent, .. } = &self.predictive else { return Ok(None) };
+        Ok(Some(LatentGaussian {
+            mean: self.schema.restore_mean(latent.mean.view())?,
+            covariance: self.schema.restore_covariance(latent.covariance.view())?,
+        }))
+    }
+
+    /// √Var y.
+    pub fn standard_deviation(&self) -> Array2<f64> {
+        self.total_variance.mapv(f64::sqrt)
+    }
+
+    /// The class probabilities, one column for each class; none for regression and counts. A Bernoulli output has one
+    /// column, the probability of 1.
+    pub fn class_probabilities(&self) -> Option<&Array2<f64>> {
+        matches!(self.family, Family::Categorical(_) | Family::Bernoulli(_)).then_some(&self.mean)
+    }
+
+    /// The central interval that holds y with probability `level`: its lower and upper ends.
+    pub fn interval(&self, level: f64) -> Result<(Array2<f64>, Array2<f64>)> {
+        let mut ends = self.quantiles(&[0.5 * (1.0 - level), 0.5 * (1.0 + level)])?.into_iter();
+        match (ends.next(), ends.next()) {
+            (Some(lower), Some(upper)) => Ok((lower, upper)),
+            _ => Err(Error::QuantileLevel(level)),
+        }
+    }
+
+    /// Quantiles of y (noise included) at each level, one matrix for each. Classes have none.
+    pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Array2<f64>>> {
+        if let Some(level) = levels.iter().find(|level| !(**level > 0.0 && **level < 1.0)) {
+            return Err(Error::QuantileLevel(*level));
+        }
+        let counts = match &self.family {
+            Family::Gaussian(_) => false,
+            Family::Poisson(_) => true,
+            Family::Bernoulli(_) | Family::Categorical(_) => {
+                return Err(Error::Unsupported(Unsupported::ClassQuantiles));
+            }
+        };
+        let centres = self.centres(counts);
+        let at = |level: f64| {
+            let z = normal_quantile(level);
+            Array2::from_shape_fn(self.mean.dim(), |(t, k)| match counts {
+                true => poisson_mixture_quantile(&centres(t, k), level),
+                false => normal_mixture_quantile(&centres(t, k), self.spread(t, k), level, z),
+            })
+        };
+        levels.iter().map(|level| self.schema.restore_mean(at(*level).view())).collect()
+    }
+
+    /// The means of the mixture's components at an output of a point: of normals, or of Poissons.
+    fn centres(&self, counts: bool) -> impl Fn(usize, usize) -> Vec<f64> + '_ {
+        let levels: Vec<f64> = if counts && matches!(self.predictive, Predictive::Linearized { .. }) {
+            (0..RATES).map(|i| normal_quantile((i as f64 + 0.5) / RATES as f64)).collect()
+        } else {
+            Vec::new()
+        };
+        let link = move |f: f64| if counts { f.exp() } else { f };
+        move |t, k| match &self.predictive {
+            Predictive::Network { outputs } => vec![link(outputs[(t, k)])],
+            Predictive::Sampled(sampled) => sampled.outputs().outer_iter().map(|f| link(f[(t, k)])).collect(),
+            Predictive::Linearized { latent, .. } if counts => {
+                let deviation = latent.covariance[(t, k, k)].max(0.0).sqrt();
+                levels.iter().map(|z| link(latent.mean[(t, k)] + z * deviation)).collect()
+            }
+            Predictive::Linearized { latent, .. } => vec![latent.mean[(t, k)]],
+        }
+    }
+
+    /// The standard deviation of each normal component.
+    fn spread(&self, t: usize, k: usize) -> f64 {
+        let noise = self.family.sigma().map_or(0.0, |sigma| sigma[if sigma.len() == 1 { 0 } else { k }]);
+        match &self.predictive {
+            Predictive::Linearized { latent, .. } => (latent.covariance[(t, k, k)] + noise * noise).sqrt(),
+            Predictive::Network { .. } | Predictive::Sampled(_) => noise,
+        }
+    }
+
+    /// Draws of y: draws × points × target columns. Draw i of sampled predictions comes from network i mod S at every
+    /// point, so that it is one function; linearised draws are independent from point to point.
+    pub fn draws(&self, count: usize, seed: u64) -> Result<Array3<f64>> {
+        let (points, p) = self.mean.dim();
+        let likelihood = self.family.likelihood();
+        let width = likelihood.n_targets(p);
+        let mut draws = Array3::zeros((count, points, width));
+        let mut target = vec![0.0; width];
+        let mut write = |draws: &mut Array3<f64>, generator: &mut _, place: (usize, usize), f: &[f64]| {
+            likelihood.draw(f, generator, &mut target);
+            target.iter().enumerate().for_each(|(k, value)| draws[(place.0, place.1, k)] = *value);
+        };
+        let mut generators: Vec<_> = (0..points).map(|t| stream(seed, Purpose::PredictiveDraw, t as u64)).collect();
+        match &self.predictive {
+            Predictive::Linearized { latent, .. } => {
+                let mut next = vec![0; points];
+                latent.for_each_draw(MonteCarlo { samples: count, seed }, |t, f| {
+                    write(&mut draws, &mut generators[t], (next[t], t), f);
+                    next[t] += 1;
+                })?;
+            }
+            Predictive::Network { outputs } => {
+                for (t, f) in outputs.rows().into_iter().enumerate() {
+                    let f = f.to_vec();
+                    (0..count).for_each(|i| write(&mut draws, &mut generators[t], (i, t), &f));
+                }
+            }
+            Predictive::Sampled(sampled) => {
+                let outputs = sampled.outputs();
+                for t in 0..points {
+                    for i in 0..count {
+                        let f: Vec<f64> = (0..p).map(|k| outputs[(i % outputs.dim().0, t, k)]).collect();
+                        write(&mut draws, &mut generators[t], (i, t), &f);
+                    }
+                }
+            }
+        }
+        for mut draw in draws.outer_iter_mut() {
+            let restored = self.schema.restore_mean(draw.view())?;
+            draw.assign(&restored);
+        }
+        Ok(draws)
+    }
+
+    /// log p(yₜ) at each point: of the model alone, of the linked Gaussian, or of the mixture, log 1/S Σ_s p(yₜ | θ_s).
+    pub fn log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
+        let scaled = self.schema.scale_targets(targets.view())?;
+        Ok(self.scaled_log_densities(&scaled)? + self.schema.log_density_shift())
+    }
+
+    fn scaled_log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
+        match &self.predictive {
+            Predictive::Network { outputs } => {
+                let likelihood = self.family.likelihood();
+                check_targets(targets, likelihood, outputs.nrows(), outputs.ncols())?;
+                let rows = outputs.rows().into_iter().zip(targets.rows());
+                Ok(rows.map(|(f, y)| likelihood.log_density(&y.to_vec(), &f.to_vec())).collect())
+            }
+            Predictive::Linearized { latent, link } => latent.log_densities(&self.family, *link, targets),
+            Predictive::Sampled(sampled) => sampled.log_densities(targets),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Safetensors files: read with every size checked first, written whole or not at all, and told apart by a fingerprint.
+
+mod fingerprint;
+mod read;
+mod whole;
+mod write;
+
+pub use fingerprint::{FINGERPRINT, fingerprint};
+pub use read::{Tensor, TensorFile};
+pub use whole::{WholeFile, write_whole};
+pub use write::write;
+
+/// Values to be written: real numbers as F64, counts as I64.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    /// Real numbers.
+    Real(&'a [f64]),
+    /// Counts and codes.
+    Integer(&'a [i64]),
+}
+
+/// A tensor to be written: its name, its shape, and its values in row-major order.
+pub type Entry<'a> = (&'a str, Vec<usize>, Values<'a>);
+
+/// Values that are turned into bytes at once, so that no second copy of a large tensor is needed.
+const CHUNK: usize = 8192;
+
+impl Values<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::Real(values) => values.len(),
+            Values::Integer(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type's name in a safetensors header.
+    fn dtype(&self) -> &'static str {
+        match self {
+            Values::Real(_) => "F64",
+            Values::Integer(_) => "I64",
+        }
+    }
+
+    /// Calls `visit` with the values as little-endian bytes, a piece at a time.
+    fn for_each_chunk<E>(&self, mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut bytes = vec![0; 8 * self.len().min(CHUNK)];
+        match self {
+            Values::Real(values) => {
+                for chunk in values.chunks(CHUNK) {
+                    let words = bytes.as_chunks_mut::<8>().0.iter_mut().zip(chunk);
+                    words.for_each(|(word, value)| *word = value.to_le_bytes());
+                    visit(&bytes[..8 * chunk.len()])?;
+                }
+            }
+            Values::Integer(values) => {
+                for chunk in values.chunks(CHUNK) {
+                    let words = bytes.as_chunks_mut::<8>().0.iter_mut().zip(chunk);
+                    words.for_each(|(word, value)| *word = value.to_le_bytes());
+                    visit(&bytes[..8 * chunk.len()])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading safetensors files, with the crate of that name. Nothing is trusted: only regular files are opened, and every
+//! size is compared with the memory budget before anything is allocated.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::Path;
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use super::fingerprint::Digest;
+use crate::error::{Error, Result};
+use crate::memory;
+
+/// A tensor of f64 values in row-major order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// The length of each axis.
+    pub shape: Vec<usize>,
+    /// The values, last axis fastest.
+    pub values: Vec<f64>,
+}
+
+/// The contents of a safetensors file, converted to f64.
+#[derive(Debug, Clone)]
+pub struct TensorFile {
+    /// The tensors by name.
+    pub tensors: BTreeMap<String, Tensor>,
+    /// The file's free-form metadata.
+    pub metadata: BTreeMap<String, String>,
+    /// The names of all tensors in the file, those not read included.
+    names: Vec<String>,
+    /// Of the file as it was read.
+    fingerprint: String,
+}
+
+impl TensorFile {
+    /// Reads a file. A folder, a device or a pipe is refused; a file's length is compared with the memory budget before
+    /// anything is allocated, and the header with the length before any tensor is.
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::read_where(path, |_| true)
+    }
+
+    /// As [`read`](Self::read), of the tensors whose name is wanted; the others may be of any type.
+    pub fn read_where(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Self> {
+        Self::read_as(path, wanted, to_f64)
+    }
+
+    /// As [`read`](Self::read), with integers (I64) as well, and numbers that are not finite: the caller checks them.
+    pub fn read_numbers(path: &Path) -> Result<Self> {
+        Self::read_as(path, |_| true, to_numbers)
+    }
+
+    fn read_as(
+        path: &Path,
+        wanted: impl Fn(&str) -> bool,
+        convert: fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
+    ) -> Result<Self> {
+        const ADVICE: &str = "allow more memory";
+        // A pipe would keep `open` waiting, so the path is asked first; the open file, which is what is read, again.
+        let regular = |metadata: Metadata| match what_instead(&metadata) {
+            None => Ok(metadata.len()),
+            Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
+        };
+        regular(std::fs::metadata(path).map_err(Error::io(path))?)?;
+        let file = File::open(path).map_err(Error::io(path))?;
+        let length = regular(file.metadata().map_err(Error::io(path))?)?;
+        let what = format!("reading {}", path.display());
+        let _bytes = memory::reserve(&what, length as f64 / 8.0, ADVICE)?;
+        let mut bytes = Vec::with_capacity(length as usize);
+        file.take(length).read_to_end(&mut bytes).map_err(Error::io(path))?;
+        let invalid = |error: safetensors::SafeTensorError| Error::Safetensors {
+            path: path.to_path_buf(),
+            reason: describe(&error, length),
+        };
+        let file = SafeTensors::deserialize(&bytes).map_err(invalid)?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(invalid)?;
+        let metadata: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
+        let views: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
+        let size = |view: &TensorView<'_>| view.shape().iter().map(|&axis| axis as f64).product::<f64>();
+        let numbers: f64 = views.iter().filter(|(name, _)| wanted(name)).map(|(_, view)| size(view)).sum();
+        let _values = memory::reserve(&what, numbers, ADVICE)?;
+        let (mut tensors, mut digest) = (BTreeMap::new(), Digest::new(&metadata));
+        for (&name, view) in &views {
+            digest.tensor(name, &view.dtype().to_string(), view.shape());
+            digest.values(view.data());
+            if wanted(name) {
+                tensors.insert(name.to_string(), convert(path, name, view)?);
+            }
+        }
+        let names = views.keys().map(ToString::to_string).collect();
+        Ok(Self { tensors, metadata, names, fingerprint: digest.finish() })
+    }
+
+    /// The fingerprint of the file as it was read, all of its tensors and metadata: what
+    /// [`fingerprint`](super::fingerprint) says of the same contents.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Takes a tensor out of the file's contents.
+    pub fn take(&mut self, path: &Path, name: &str) -> Result<Tensor> {
+        self.tensors.remove(name).ok_or_else(|| Error::MissingTensor {
+            path: path.to_path_buf(),
+            tensor: name.to_string(),
+            found: list(&self.names),
+        })
+    }
+
+    /// Takes a matrix with the given number of columns (any number of rows, at least one).
+    pub fn take_rows(&mut self, path: &Path, name: &str, columns: usize, meaning: &str) -> Result<Tensor> {
+        let tensor = self.take(path, name)?;
+        if tensor.shape.len() != 2 || tensor.shape[1] != columns || tensor.shape[0] == 0 {
+            return Err(Error::TensorShape {
+                path: path.to_path_buf(),
+                tensor: name.to_string(),
+                found: tensor.shape,
+                expected: format!("expected [S, {columns}] with S ≥ 1: {meaning}"),
+            });
+        }
+        Ok(tensor)
+    }
+
+    /// A metadata entry that must be there.
+    pub fn required(&self, path: &Path, key: &'static str) -> Result<&str> {
+        let missing = || Error::Metadata { path: path.to_path_buf(), key, problem: "is missing".to_string() };
+        self.metadata.get(key).map(String::as_str).ok_or_else(missing)
+    }
+}
+
+/// What something is that is not a regular file.
+fn what_instead(metadata: &Metadata) -> Option<&'static str> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = metadata.file_type();
+        if kind.is_char_device() || kind.is_block_device() {
+            return Some("a device");
+        }
+        if kind.is_fifo() {
+            return Some("a pipe");
+        }
+    }
+    match (metadata.is_file(), metadata.is_dir()) {
+        (true, _) => None,
+        (_, true) => Some("a directory"),
+        _ => Some("something else than a file"),
+    }
+}
+
+/// The names, for a message.
+fn list(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { "no tensors".to_string() } else { names.join(", ") }
+}
+
+/// The safetensors error in words that say what to do.
+fn describe(error: &safetensors::SafeTensorError, length: u64) -> String {
+    use safetensors::SafeTensorError as E;
+    let what = match error {
+        E::HeaderTooSmall => "it is shorter than a header".to_string(),
+        E::HeaderTooLarge | E::InvalidHeaderLength => "its header claims more bytes than the file has".to_string(),
+        E::MetadataIncompleteBuffer => "its tensors do not fill the file exactly".to_string(),
+        other => other.to_string(),
+    };
+    format!("{what} (the file has {length} bytes; is it truncated, or of another format?)")
+}
+
+fn to_f64(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
+    if view.dtype() == Dtype::I64 {
+        return Err(wrong_dtype(path, name, view));
+    }
+    let tensor = to_numbers(path, name, view)?;
+    if let Some((index, &value)) = tensor.values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
+        return Err(Error::TensorNotFinite { path: path.to_path_buf(), tensor: name.to_string(), index, value });
+    }
+    Ok(tensor)
+}
+
+fn wrong_dtype(path: &Path, name: &str, view: &TensorView<'_>) -> Error {
+    let dtype = format!("{:?}", view.dtype());
+    Error::TensorDtype { path: path.to_path_buf(), tensor: name.to_string(), dtype }
+}
+
+fn to_numbers(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
+    let data = view.data();
+    let values: Vec<f64> = match view.dtype() {
+        Dtype::F64 => data.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect(),
+        Dtype::F32 => data.as_chunks::<4>().0.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect(),
+        Dtype::I64 => data.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64).collect(),
+        _ => return Err(wrong_dtype(path, name, view)),
+    };
+    Ok(Tensor { shape: view.shape().to_vec(), values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_devices_and_pipes_are_refused_before_they_are_read() -> Result<()> {
+        let folder = tempfile::tempdir().map_err(Error::write(Path::new("temporary folder")))?;
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().map_err(Error::write(&pipe))?;
+        assert!(made.success());
+        for path in [Path::new("/dev/zero"), Path::new("/dev/null"), folder.path(), &pipe] {
+            let refused = TensorFile::read(path);
+            assert!(matches!(refused, Err(Error::NotAFile { .. })), "{}: {refused:?}", path.display());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_longer_than_the_memory_is_refused_before_it_is_read() -> Result<()> {
+        let folder = tempfile::tempdir().map_err(Error::write(Path::new("temporary folder")))?;
+        let path = folder.path().join("sparse");
+        let file = File::create(&path).map_err(Error::write(&path))?;
+        if file.set_len(1 << 43).is_err() {
+            return Ok(()); // a file system without room for 8 TB of nothing
+        }
+        let refused = TensorFile::read(&path);
+        assert!(matches!(refused, Err(Error::Memory { .. })), "{refused:?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! Files that appear whole or not at all.
+//!
+//! What is written goes to a temporary file beside the target. When it is complete it is flushed to disk, given its
+//! permissions and renamed to the target's name; then the folder is flushed. At every moment the target is either what it
+//! was before or the whole new file, also after a crash or on a full disk.
+
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::{Error, Result};
+
+/// Bytes that are collected before they are written.
+const BUFFER: usize = 1 << 16;
+/// Links to links that are followed, as many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// A file that is being written and that appears under its name with [`commit`](Self::commit); without it, nothing does.
+///
+/// A link is followed, also one to a file that does not exist yet. A device or a pipe, which cannot be replaced, is
+/// written to directly. A new file has the permissions that the umask gives, and one that replaces another has that
+/// file's.
+///
+/// ```
+/// use std::io::Write;
+/// use riemannian_laplace::internals::tensors::WholeFile;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("result.csv");
+/// let mut file = WholeFile::create(&path)?;
+/// file.write_all(b"mean\n").unwrap();
+/// assert!(!path.exists());
+/// file.commit()?;
+/// assert!(path.exists());
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct WholeFile {
+    /// The name that was asked for, for messages.
+    path: PathBuf,
+    output: Output,
+}
+
+#[derive(Debug)]
+enum Output {
+    /// To be renamed.
+    Beside { temporary: BufWriter<NamedTempFile>, place: Place },
+    /// A device or a pipe.
+    Direct(BufWriter<File>),
+}
+
+/// Where a file is to appear.
+#[derive(Debug)]
+struct Place {
+    target: PathBuf,
+    folder: PathBuf,
+    /// The permissions of the file that is replaced.
+    permissions: Option<Permissions>,
+}
+
+impl WholeFile {
+    /// Begins a file.
+    pub fn create(path: &Path) -> Result<Self> {
+        let output = match Place::of(path).map_err(Error::write(path))? {
+            Some(place) => {
+                let temporary = place.temporary_file().map_err(Error::write(path))?;
+                Output::Beside { temporary: BufWriter::with_capacity(BUFFER, temporary), place }
+            }
+            None => {
+                let device = File::options().write(true).open(path).map_err(Error::write(path))?;
+                Output::Direct(BufWriter::with_capacity(BUFFER, device))
+            }
+        };
+        Ok(Self { path: path.to_path_buf(), output })
+    }
+
+    /// Checks, before long work, that a file could be begun there; nothing is left behind. Devices and pipes are not
+    /// touched.
+    pub fn check(path: &Path) -> Result<()> {
+        match Place::of(path).map_err(Error::write(path))? {
+            Some(place) => place.temporary_file().map(drop).map_err(Error::write(path)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the file appear, complete and on disk.
+    pub fn commit(self) -> Result<()> {
+        let Self { path, output } = self;
+        let result = match output {
+            Output::Beside { temporary, place } => {
+                temporary.into_inner().map_err(|error| error.into_error()).and_then(|file| place.put(file))
+            }
+            Output::Direct(mut device) => device.flush(),
+        };
+        result.map_err(Error::write(&path))
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.output {
+            Output::Beside { temporary, .. } => temporary.write(bytes),
+            Output::Direct(device) => device.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.output {
+            Output::Beside { temporary, .. } => temporary.flush(),
+            Output::Direct(device) => device.flush(),
+        }
+    }
+}
+
+/// Writes bytes to a file that appears whole or not at all, as a [`WholeFile`].
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes).map_err(Error::write(path))?;
+    file.commit()
+}
+
+impl Place {
+    /// The place that a path stands for; `None` for a device or a pipe, which keeps its place.
+    fn of(path: &Path) -> io::Result<Option<Self>> {
+        let (target, permissions) = match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+            // A name that leads to an open file without a name of its own (as /dev/stdout may) is written to as well.
+            Ok(metadata) => match path.canonicalize() {
+                Ok(target) if metadata.is_file() => (target, Some(metadata.permissions())),
+                _ => return Ok(None),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => (follow_links(path)?, None),
+            Err(error) => return Err(error),
+        };
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(Some(Self { folder: folder.to_path_buf(), target, permissions }))
+    }
+
+    fn temporary_file(&self) -> io::Result<NamedTempFile> {
+        let mut builder = tempfile::Builder::new();
+        #[cfg(unix)]
+        if self.permissions.is_none() {
+            // The umask takes its part away when the file is created. What replaces a file stays private until it is
+            // complete.
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        }
+        builder.tempfile_in(&self.folder)
+    }
+
+    /// Renames a complete file to its place.
+    fn put(&self, temporary: NamedTempFile) -> io::Result<()> {
+        if let Some(permissions) = &self.permissions {
+            temporary.as_file().set_permissions(permissions.clone())?;
+        }
+        temporary.as_file().sync_all()?;
+        temporary.persist(&self.target).map_err(|error| error.error)?;
+        // The file is there. That its name is on disk too cannot be asked for where folders cannot be opened or flushed.
+        #[cfg(unix)]
+        let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+/// The name at the end of a chain of links, where no file is yet.
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match target.read_link() {
+            // A relative link starts from the folder that the link is in.
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("too many links, one to another"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
+
+    use super::*;
+
+    type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    fn names(folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    #[test]
+    fn a_file_that_replaces_another_has_its_permissions() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("result");
+        std::fs::write(&path, "old")?;
+        for permissions in [0o600, 0o664, 0o755, 0o440, 0o666] {
+            std::fs::set_permissions(&path, Permissions::from_mode(permissions))?;
+            write_whole(&path, b"new")?;
+            assert_eq!(path.metadata()?.permissions().mode() & 0o7777, permissions);
+            assert_eq!(std::fs::read(&path)?, b"new");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_not_committed_leaves_nothing_behind() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("result");
+        WholeFile::check(&path)?;
+        assert_eq!(names(folder.path())?, [""; 0]);
+        std::fs::write(&path, "old")?;
+        let mut file = WholeFile::create(&path)?;
+        file.write_all(&[0; 3 * BUFFER])?;
+        assert_eq!(names(folder.path())?.len(), 2);
+        drop(file);
+        assert_eq!(names(folder.path())?, ["result"]);
+        assert_eq!(std::fs::read(&path)?, b"old");
+        Ok(())
+    }
+
+    #[test]
+    fn a_target_that_became_a_folder_is_an_error_without_remains() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("result");
+        let mut file = WholeFile::create(&path)?;
+        file.write_all(b"new")?;
+        std::fs::create_dir(&path)?;
+        assert!(matches!(file.commit(), Err(Error::Write { .. })));
+        assert_eq!(names(folder.path())?, ["result"]);
+        assert!(matches!(write_whole(&path, b"new"), Err(Error::Write { .. })));
+        assert!(matches!(write_whole(&folder.path().join("absent/result"), b"new"), Err(Error::Write { .. })));
+        Ok(())
+    }
+
+    #[test]
+    fn links_are_followed_to_the_file_that_they_name_be_it_there_or_not() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("elsewhere"))?;
+        symlink("elsewhere/second", at("first"))?; // relative, to a link
+        symlink("third", at("elsewhere/second"))?; // relative to its own folder, to nothing yet
+        WholeFile::check(&at("first"))?;
+        for bytes in [b"made", b"kept"] {
+            write_whole(&at("first"), bytes)?;
+            assert_eq!(std::fs::read(at("elsewhere/third"))?, bytes);
+        }
+        assert!(at("first").is_symlink() && at("elsewhere/second").is_symlink());
+        assert_eq!(names(folder.path())?, ["elsewhere", "first"]);
+        assert_eq!(names(&at("elsewhere"))?, ["second", "third"]);
+
+        symlink("round", at("about"))?;
+        symlink("about", at("round"))?;
+        assert!(matches!(write_whole(&at("round"), b"never"), Err(Error::Write { .. })));
+        Ok(())
+    }
+
+    #[test]
+    fn devices_are_written_to_and_a_full_one_is_an_error() -> Outcome {
+        use std::os::unix::fs::FileTypeExt;
+        write_whole(Path::new("/dev/null"), b"gone")?;
+        assert!(std::fs::metadata("/dev/null")?.file_type().is_char_device());
+        if !Path::new("/dev/full").exists() {
+            return Ok(());
+        }
+        for length in [1, 10 * BUFFER] {
+            let full = write_whole(Path::new("/dev/full"), &vec![0; length]);
+            match full {
+                Err(Error::Write { source, .. }) => assert_eq!(source.kind(), ErrorKind::StorageFull),
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_pipe_is_written_to() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status()?.success());
+        WholeFile::check(&pipe)?;
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe)
+        });
+        write_whole(&pipe, b"through")?;
+        assert_eq!(reader.join().map_err(|_| "the reader failed")??, b"through");
+        assert_eq!(names(folder.path())?, ["pipe"]);
+        Ok(())
+    }
+}
