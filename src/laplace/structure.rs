@@ -8,7 +8,6 @@ use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
 use super::problem::{BatchRows, Problem};
-use super::{function_space, weight_space};
 use crate::error::{Error, Result};
 use crate::map::Rows;
 use crate::prior::PriorPrecision;
@@ -185,11 +184,11 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => problem.exact().entry(problem),
                     $(Structure::$name => Entry {
-                        numbers: $module::numbers,
-                        loaded_numbers: $module::loaded_numbers,
-                        begin: $module::begin,
-                        load_sums: $module::load_sums,
-                        load: $module::load,
+                        numbers: super::$module::numbers,
+                        loaded_numbers: super::$module::loaded_numbers,
+                        begin: super::$module::begin,
+                        load_sums: super::$module::load_sums,
+                        load: super::$module::load,
                     },)*
                 }
             }
