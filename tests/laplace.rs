@@ -3,6 +3,8 @@
 
 mod common;
 
+#[path = "laplace/diagonal.rs"]
+mod diagonal;
 #[path = "laplace/edges.rs"]
 mod edges;
 #[path = "laplace/files.rs"]

@@ -3,6 +3,7 @@
 //! One file per structure of G, with the same verbs: its curvature (the sums over data), its precision (factored), its log
 //! determinant, and where it can solve a ridge regression the solver that the metrics use. [`Laplace`] puts them together.
 
+mod diagonal;
 mod file;
 mod fit;
 mod function_space;

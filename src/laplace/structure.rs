@@ -217,6 +217,8 @@ structures! {
     WeightSpace = "weight-space", "full", weight_space;
     /// Exact: an N·P × N·P matrix; needs a proper prior.
     FunctionSpace = "function-space", "full", function_space;
+    /// The diagonal alone: D variances, correlations ignored.
+    Diagonal = "diagonal", "diag", diagonal;
 }
 
 impl Structure {
