@@ -1,7 +1,7 @@
 //! What the paper claims of its low-dimensional examples, at a size that takes seconds: the same computations as the
 //! examples make, with fixed seeds. Margins come from the spread over repeats.
 
-#[path = "../examples/support/lowdim/mod.rs"]
+#[path = "../examples/paper/support/lowdim/mod.rs"]
 mod lowdim;
 
 use lowdim::banana::{self, MapChoice};

@@ -2,9 +2,9 @@
 //! seconds: the same computations as the example makes, with fixed seeds.
 
 #[allow(dead_code)]
-#[path = "../examples/support/experiment.rs"]
+#[path = "../examples/paper/support/experiment.rs"]
 mod experiment;
-#[path = "../examples/snelson/regression/mod.rs"]
+#[path = "../examples/paper/snelson/regression/mod.rs"]
 mod regression;
 
 use experiment::Split;

@@ -6,7 +6,7 @@
 //! For every width one network is trained, by mini-batches of 100 from the largest data set; the posterior is then fitted
 //! and tuned on the first N points. RLA-F samples are certified (drift at most 1e-3), RLA-B has the paper's tolerances.
 
-#[path = "../../examples/support/mod.rs"]
+#[path = "../../examples/paper/support/mod.rs"]
 mod support;
 
 mod measure;
