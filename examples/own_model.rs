@@ -2,8 +2,8 @@
 //!
 //! An enzyme turns its substrate over at the rate V·x/(K + x), where x is the substrate's concentration (Michaelis and
 //! Menten). Suppose that only low concentrations have been measured: what is the rate at high ones? The formula bends, and
-//! so does its posterior. The linearised interval is symmetric; the Riemannian one follows the bend, and is near the exact
-//! one, as `tests/newcomer.rs` checks by quadrature.
+//! so does its posterior. The linearised interval is symmetric; the Riemannian one follows the bend, and is nearer to the
+//! exact one at both ends (`tests/newcomer.rs` has that by quadrature).
 //!
 //! `cargo run --release --example own_model` draws `figures/own_model.png`.
 
@@ -82,7 +82,7 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     let linearized = laplace.predict(&inputs, &Method::default())?;
     let riemannian = laplace.predict(&inputs, &Method::riemannian(1000, 0))?;
 
-    // 3. Near the data the two agree. Far from them the linearised interval is symmetric still, and too low.
+    // 3. Near the data the two agree. Far from them the linearised interval is still symmetric, and too low at both ends.
     println!("\n90 % intervals\n      x     measured         linearised         Riemannian");
     let ((from, to), (riemannian_from, riemannian_to)) = (linearized.interval(0.9)?, riemannian.interval(0.9)?);
     for pair in MEASURED.chunks(2) {

@@ -37,8 +37,8 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     let tuned = laplace.optimize(&EvidenceOptions::default())?.hyperparameters;
     println!("noise σ {:.3?} (the data have 0.15), prior precision {:.3?}", tuned.sigma, tuned.prior_precision);
 
-    // 3. Predictions. Linearised: the network's tangent plane at the trained weights, exact and instant. Riemannian: the
-    //    network itself at weights drawn along geodesics, which follow the curvature of the posterior.
+    // 3. Predictions. Linearised: the network is replaced by its tangent at the trained weights, and the interval follows
+    //    in closed form. Riemannian: the network itself, at weights drawn along geodesics, which bend as the posterior does.
     let inputs = Array2::from_shape_fn((281, 1), |(row, _)| -3.5 + 0.025 * row as f64);
     let linearized = laplace.predict(&inputs, &Method::default())?;
     let riemannian = laplace.predict(&inputs, &Method::riemannian(500, 0))?;

@@ -29,13 +29,11 @@ fn the_intervals_of_the_quickstart_hold_as_many_new_observations_as_they_say_and
         let (lower, upper) = laplace.predict(new.inputs(), &method).unwrap().interval(0.9).unwrap();
         let held = new.targets().iter().zip(lower.iter().zip(&upper)).filter(|(y, (a, b))| a <= y && y <= b).count();
         let share = held as f64 / new.len() as f64;
-        println!("{}: {share}", method.name());
         // One deviation of the share is 0.007; the rest is for a network that was fitted to 60 points.
         assert!((share - 0.9).abs() < 0.04, "{}: {share}", method.name());
 
         // In the gap and beyond the data, compared with the middle of each half.
         let variance = laplace.predict(&column(&[-0.25, 3.5, -2.0, 1.75]), &method).unwrap().epistemic_variance;
-        println!("{variance}");
         for (far, near) in [(0, 2), (0, 3), (1, 2), (1, 3)] {
             assert!(variance[(far, 0)] > 10.0 * variance[(near, 0)], "{}: {variance}", method.name());
         }
@@ -53,7 +51,7 @@ fn the_posterior_of_the_pytorch_network_predicts_the_same_after_loading_and_hold
 
 #[test]
 fn the_fit_of_the_formula_is_the_published_one() {
-    // R's documentation of `Puromycin`: Vm 212.7, K 0.06412, residual standard error 10.93 on 10 degrees of freedom.
+    // Bates & Watts, and R's `nls` on its data set `Puromycin`: V 212.7, K 0.06412, residual standard error 10.93.
     let all = own_model::dataset(&own_model::MEASURED).unwrap();
     let [v, k] = own_model::least_squares(&all, [5.0, -3.0]).map(f64::exp);
     let errors = own_model::MEASURED.map(|(x, y)| (y - v * x / (k + x)).powi(2));
@@ -61,23 +59,25 @@ fn the_fit_of_the_formula_is_the_published_one() {
     assert!((v - 212.7).abs() < 0.05 && (k - 0.06412).abs() < 5e-6 && (deviation - 10.93).abs() < 0.005);
 }
 
-/// Quantiles of a new observation at x under the exact posterior of (log V, log K), by quadrature on a grid that reaches to
-/// where the posterior density is below e⁻²⁰ of its greatest, or the prior's below e⁻⁵⁰⁰.
+/// Quantiles of a new observation at x under the exact posterior of (log V, log K), by quadrature on a grid.
 fn exact_quantiles(laplace: &Laplace, x: f64, levels: [f64; 2]) -> [f64; 2] {
+    const SIDE: u32 = 240;
     let (sigma, precision) = (laplace.family().sigma().unwrap()[0], laplace.prior().values()[0]);
     let f = |log_v: f64, log_k: f64, x: f64| log_v.exp() * x / (log_k.exp() + x);
-    let (centre_v, centre_k) = (laplace.parameters()[0], laplace.parameters()[1]);
-    let mut points = Vec::new();
-    for i in 0..400 {
-        for j in 0..400 {
-            let (log_v, log_k) = (centre_v - 1.5 + 0.015 * f64::from(i), centre_k - 6.0 + 0.03 * f64::from(j));
-            let errors = own_model::MEASURED[..6].iter().map(|(x, y)| (y - f(log_v, log_k, *x)).powi(2)).sum::<f64>();
-            let scatter = log_v * log_v + log_k * log_k;
-            points.push((-0.5 * (errors / (sigma * sigma) + precision * scatter), f(log_v, log_k, x)));
+    let (mut inside, mut edge) = (Vec::new(), f64::NEG_INFINITY);
+    for (i, j) in (0..SIDE).flat_map(|i| (0..SIDE).map(move |j| (i, j))) {
+        let (log_v, log_k) = (3.7 + 0.025 * f64::from(i), -9.3 + 0.05 * f64::from(j));
+        let errors = own_model::MEASURED[..6].iter().map(|(x, y)| (y - f(log_v, log_k, *x)).powi(2)).sum::<f64>();
+        let log = -0.5 * (errors / (sigma * sigma) + precision * (log_v * log_v + log_k * log_k));
+        inside.push((log, f(log_v, log_k, x)));
+        if [i, j].iter().any(|place| *place == 0 || *place == SIDE - 1) {
+            edge = edge.max(log);
         }
     }
-    let greatest = points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<(f64, f64)> = points.into_iter().map(|(log, f)| ((log - greatest).exp(), f)).collect();
+    let greatest = inside.iter().map(|(log, _)| *log).fold(f64::NEG_INFINITY, f64::max);
+    assert!(edge < greatest - 10.0, "the grid is too small: {edge} of {greatest}");
+    let weights: Vec<(f64, f64)> =
+        inside.into_iter().map(|(log, f)| ((log - greatest).exp(), f)).filter(|(weight, _)| *weight > 1e-9).collect();
     let total: f64 = weights.iter().map(|(weight, _)| weight).sum();
     let below = |y: f64| {
         let share = |(weight, f): &(f64, f64)| weight * 0.5 * libm::erfc((f - y) / (sigma * 2f64.sqrt()));
@@ -85,7 +85,7 @@ fn exact_quantiles(laplace: &Laplace, x: f64, levels: [f64; 2]) -> [f64; 2] {
     };
     levels.map(|level| {
         let (mut low, mut high) = (0.0, 1000.0);
-        for _ in 0..30 {
+        for _ in 0..20 {
             let middle = 0.5 * (low + high);
             if below(middle) < level { low = middle } else { high = middle }
         }
@@ -105,7 +105,7 @@ fn the_riemannian_interval_of_the_formula_is_nearer_to_the_exact_one_at_both_end
         let at = (row, 0);
         let linearized = [linearized.0[at], linearized.1[at]];
         let riemannian = [riemannian.0[at], riemannian.1[at]];
-        println!("{x}: {exact:?} {linearized:?} {riemannian:?}");
+        // Linearised, the ends are off by 4 to 20; Riemannian, by 1 to 8. Another seed moves these by 1 or 2.
         for end in 0..2 {
             let (near, far) = ((riemannian[end] - exact[end]).abs(), (linearized[end] - exact[end]).abs());
             assert!(near < far, "x = {x}: exact {exact:?}, linearised {linearized:?}, Riemannian {riemannian:?}");
