@@ -8,8 +8,8 @@
 //! safetensors.torch.save_file(net.state_dict(), "network.safetensors")
 //! ```
 //!
-//! Here, the posterior is fitted to the same data, judged on data that were held out, saved, and loaded again. The network
-//! is `data/snelson_map_gap_raw.safetensors`, trained on Snelson's data without 1.5 ≤ x ≤ 3.
+//! Here, the posterior is fitted to the same data, judged on data that were held out, saved, and loaded again. The
+//! network is `data/snelson_map_gap_raw.safetensors`, trained on Snelson's data without 1.5 ≤ x ≤ 3.
 //!
 //! `cargo run --release --example from_pytorch` keeps the posterior in `results/`.
 
@@ -19,8 +19,8 @@ use std::path::Path;
 use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::prelude::*;
 
-/// Fits, scores, saves to `folder` and loads. Returns the largest difference between what is predicted before and after,
-/// and the share of held-out points inside the 90 % interval of each method.
+/// Fits, scores, saves to `folder` and loads. Returns the largest difference between predictions before and after, and
+/// the share of held-out points inside the 90 % interval of each method.
 pub fn run(folder: &Path) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
     // 1. The data, in their own units: the points in the gap are held out.
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
@@ -30,8 +30,8 @@ pub fn run(folder: &Path) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
     let (train, test) = (all.select(&rest)?, all.select(&gap)?);
 
     // 2. The network. A state dict holds weights, but not what is between the layers, so the activation is named here.
-    //    (For a network that saw standardised data, fit to `train.standardized(Standardize::InputsAndTargets)?`: the data
-    //    set keeps the scaling, and predictions come in original units.)
+    //    (For a network that saw standardised data, fit to `train.standardized(Standardize::InputsAndTargets)?`: the
+    //    data set keeps the scaling, and predictions come in original units.)
     let network = Network::load(&files.join("snelson_map_gap_raw.safetensors"), Some(Activation::Tanh))?;
 
     // 3. The posterior, tuned.
@@ -49,8 +49,8 @@ pub fn run(folder: &Path) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
     laplace.save(&path, Contents::TrainingData)?;
     let loaded = Laplace::load(&path)?;
 
-    // 5. Judged on the held-out data. The network alone is too sure of itself there: its interval holds little more than
-    //    half of them. The posterior's hold all, being wide where there were no data.
+    // 5. Judged on the held-out data. The network alone is too sure of itself there: its interval holds little more
+    //    than half of them. The posterior's hold all, being wide where there were no data.
     println!("\n{} points in the gap       MSE      NLL   in the 90 % interval", test.len());
     let (mut difference, mut shares): (f64, Vec<f64>) = (0.0, Vec::new());
     let methods =

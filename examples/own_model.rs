@@ -1,9 +1,9 @@
 //! Your own formula instead of a network: write it once, and derivatives, evidence and intervals follow.
 //!
 //! An enzyme turns its substrate over at the rate V·x/(K + x), where x is the substrate's concentration (Michaelis and
-//! Menten). Suppose that only low concentrations have been measured: what is the rate at high ones? The formula bends, and
-//! so does its posterior. The linearised interval is symmetric; the Riemannian one follows the bend, and is nearer to the
-//! exact one at both ends (`tests/newcomer.rs` has that by quadrature).
+//! Menten). Suppose that only low concentrations have been measured: what is the rate at high ones? The formula bends,
+//! and so does its posterior. The linearised interval is symmetric; the Riemannian one follows the bend, and is nearer
+//! to the exact one at both ends (`tests/newcomer.rs` finds that by quadrature).
 //!
 //! `cargo run --release --example own_model` draws `figures/own_model.png`.
 
@@ -33,8 +33,8 @@ pub const MEASURED: [(f64, f64); 12] = [
     (1.10, 200.0),
 ];
 
-/// f(θ, x) with θ = (log V, log K): logarithms keep V and K positive. `Taylor` numbers calculate like `f64` and carry the
-/// derivatives with respect to θ along.
+/// f(θ, x) with θ = (log V, log K): logarithms keep V and K positive. `Taylor` numbers calculate like `f64` and carry
+/// derivatives along.
 pub fn rate(theta: &[Taylor], x: &[f64], f: &mut [Taylor]) {
     f[0] = theta[0].exp() * x[0] / (theta[1].exp() + x[0]);
 }
@@ -82,7 +82,7 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     let linearized = laplace.predict(&inputs, &Method::default())?;
     let riemannian = laplace.predict(&inputs, &Method::riemannian(1000, 0))?;
 
-    // 3. Near the data the two agree. Far from them the linearised interval is still symmetric, and too low at both ends.
+    // 3. Near the data the two agree. Far from them the linearised interval is still symmetric, and its ends are too low.
     println!("\n90 % intervals\n      x     measured         linearised         Riemannian");
     let ((from, to), (riemannian_from, riemannian_to)) = (linearized.interval(0.9)?, riemannian.interval(0.9)?);
     for pair in MEASURED.chunks(2) {

@@ -28,7 +28,7 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     // 1. A trained network. `train` uses candle; a network trained in PyTorch is loaded instead (`from_pytorch.rs`).
     let data = observations(60, 1)?;
     let start = Network::random(Architecture::new(&[1, 10, 1], Activation::Tanh)?, 1);
-    let options = TrainingOptions { epochs: 3000, ..Default::default() };
+    let options = TrainingOptions { epochs: 2000, ..Default::default() };
     let training = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?;
 
     // 2. The Laplace posterior over all its weights. Prior precision and noise are tuned on the marginal likelihood: no
@@ -37,16 +37,17 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     let tuned = laplace.optimize(&EvidenceOptions::default())?.hyperparameters;
     println!("noise σ {:.3?} (the data have 0.15), prior precision {:.3?}", tuned.sigma, tuned.prior_precision);
 
-    // 3. Predictions. Linearised: the network is replaced by its tangent at the trained weights, and the interval follows
-    //    in closed form. Riemannian: the network itself, at weights drawn along geodesics, which bend as the posterior does.
-    let inputs = Array2::from_shape_fn((281, 1), |(row, _)| -3.5 + 0.025 * row as f64);
+    // 3. Predictions. Linearised: the network is replaced by its tangent at the trained weights, and the interval is
+    //    exact for that. Riemannian: the network itself, at weights drawn along geodesics, which bend as the posterior
+    //    does.
+    let inputs = Array2::from_shape_fn((141, 1), |(row, _)| -3.5 + 0.05 * row as f64);
     let linearized = laplace.predict(&inputs, &Method::default())?;
-    let riemannian = laplace.predict(&inputs, &Method::riemannian(500, 0))?;
+    let riemannian = laplace.predict(&inputs, &Method::riemannian(400, 0))?;
 
     // 4. A prediction is a distribution: its mean, its interval, and how much of its variance more data would remove.
     println!("\n       x          linearised          Riemannian   90 % intervals");
     let ((low, high), (from, to)) = (linearized.interval(0.9)?, riemannian.interval(0.9)?);
-    for row in (0..inputs.nrows()).step_by(40) {
+    for row in (0..inputs.nrows()).step_by(20) {
         let at = (row, 0);
         println!("{:8.2}   {:7.2} … {:6.2}    {:7.2} … {:6.2}", inputs[at], low[at], high[at], from[at], to[at]);
     }

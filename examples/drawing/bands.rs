@@ -1,5 +1,5 @@
-//! The picture of the examples: predictions with their intervals over the data. All of it is plotters; none of it is needed
-//! to use the crate.
+//! The picture of the examples: predictions with their intervals over the data. All of it is plotters; none of it is
+//! needed to use the crate.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,8 +9,8 @@ use plotters::prelude::*;
 use plotters::style::FontStyle;
 use riemannian_laplace::prelude::*;
 
-/// Draws the mean and the central interval of each named prediction at `inputs` (one column, ascending), and the named data
-/// sets on top: the first as dots, the others as circles. `labels` are the title and those of the axes.
+/// Draws the mean and the central interval of each named prediction at `inputs` (one column, ascending), and the named
+/// data sets on top: the first as dots, the others as circles. `labels` are the title and those of the axes.
 pub fn draw(
     path: &Path,
     labels: [&str; 3],
