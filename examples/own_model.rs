@@ -82,7 +82,7 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     let linearized = laplace.predict(&inputs, &Method::default())?;
     let riemannian = laplace.predict(&inputs, &Method::riemannian(1000, 0))?;
 
-    // 3. Near the data the two agree. Far from them the linearised interval is still symmetric, and its ends are too low.
+    // 3. Near the data the two agree. Far from them the linearised interval is still symmetric, and ends too low.
     println!("\n90 % intervals\n      x     measured         linearised         Riemannian");
     let ((from, to), (riemannian_from, riemannian_to)) = (linearized.interval(0.9)?, riemannian.interval(0.9)?);
     for pair in MEASURED.chunks(2) {
