@@ -53,17 +53,6 @@ fn available() -> u64 {
     }
 }
 
-/// An amount in GB (10⁹ bytes) for a message: two decimals, or two digits where that would say 0.
-pub(crate) fn gigabytes(amount: f64) -> String {
-    let decimals = if amount > 0.0 && amount < 0.1 { (1.0 - amount.log10().floor()).min(9.0) } else { 2.0 };
-    format!("{amount:.*} GB", decimals as usize)
-}
-
-/// What other work has of the limit, for a message; nothing if it has nothing.
-pub(crate) fn in_use(reserved: f64) -> String {
-    if reserved > 0.0 { format!(", of which {} are in use", gigabytes(reserved)) } else { String::new() }
-}
-
 /// A share of the memory budget, given back when dropped. Kept beside the arrays that it was asked for.
 #[derive(Debug)]
 #[must_use = "a reservation that is not kept is given back at once"]

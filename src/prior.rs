@@ -54,12 +54,8 @@ impl PriorPrecision {
     }
 
     fn checked(values: Vec<f64>, groups: &[usize]) -> Result<Self> {
-        match values.iter().find(|value| !(**value > 0.0 && value.is_finite())) {
-            Some(value) => Err(Error::Setting {
-                name: "the prior precision",
-                value: value.to_string(),
-                requirement: "positive and finite",
-            }),
+        match values.iter().position(|value| !(*value > 0.0 && value.is_finite())) {
+            Some(position) => Err(Error::PriorPrecision { position, value: values[position] }),
             None => Ok(Self { values, groups: groups.to_vec() }),
         }
     }

@@ -16,9 +16,7 @@ use riemannian_laplace::internals::estimate::{euclidean_map, random_starts};
 use riemannian_laplace::internals::likelihood::Gaussian;
 use riemannian_laplace::internals::map::Evaluator;
 use riemannian_laplace::internals::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
-use riemannian_laplace::internals::reference::{
-    Convergence, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start, WORST_R_HAT, nuts,
-};
+use riemannian_laplace::internals::reference::{Convergence, InvalidChains, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start, WORST_R_HAT, nuts};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::{Error, Result};
 
@@ -274,12 +272,12 @@ fn bad_settings_are_errors() -> Result<()> {
         NutsOptions { max_tree_depth: 0, ..small },
         NutsOptions { max_tree_depth: 64, ..small },
     ] {
-        assert!(matches!(run(Start::StandardNormal, wrong), Err(Error::Setting { .. })), "{wrong:?}");
+        assert!(matches!(run(Start::StandardNormal, wrong), Err(Error::Chains(_))), "{wrong:?}");
     }
     let around = |centre: &[f64], deviation: f64| run(Start::Around { centre, deviation }, small);
     assert!(matches!(around(&[0.0], 1.0), Err(Error::Size { .. })));
     assert!(matches!(around(&[0.0, f64::NAN], 1.0), Err(Error::NotFinite { column: 1, .. })));
-    assert!(matches!(around(&[0.0, 0.0], 0.0), Err(Error::Setting { .. })));
+    assert!(matches!(around(&[0.0, 0.0], 0.0), Err(Error::Chains(InvalidChains::StartDeviation(0.0)))));
     // ℓ overflows there.
     assert!(matches!(around(&[1e300, 0.0], 1.0), Err(Error::NoStart { chain: 0, .. })));
     // Without warm-up the first step size is kept; nothing breaks.

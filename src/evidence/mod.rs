@@ -6,4 +6,5 @@
 
 mod tuning;
 
-pub use tuning::{AtBound, EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, PriorStructure, optimize};
+pub use crate::error::AtBound;
+pub use tuning::{EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, PriorStructure, optimize};

@@ -1,6 +1,6 @@
 //! Post-hoc tuning: BFGS on the log evidence in (log α, log σ), started from the best point of a coarse grid.
 
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{AtBound, Error, Result, Unsupported};
 use crate::laplace::{Laplace, LogDet, LogDetForm, PriorValues};
 use crate::linalg::dot;
 use crate::optimize::{BfgsOptions, Minimum, minimize};
@@ -60,27 +60,6 @@ pub struct Hyperparameters {
     pub sigma: Vec<f64>,
 }
 
-/// A hyperparameter whose optimum lies at, or beyond, a bound of the search.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AtBound {
-    /// `prior precision` or `sigma`.
-    pub parameter: &'static str,
-    /// Which of them, counting from 0.
-    pub index: usize,
-    /// The bound.
-    pub value: f64,
-}
-
-impl std::fmt::Display for AtBound {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { parameter, index, value } = self;
-        write!(
-            formatter,
-            "{parameter} {index} ran to the bound {value:e}: the evidence has no optimum inside; the data do not determine it"
-        )
-    }
-}
-
 /// The outcome of tuning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvidenceOptimum {
@@ -123,8 +102,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     }
     let (low, high) = options.bounds;
     if !(low > 0.0 && low < high && high.is_finite()) {
-        let value = format!("{low}, {high}");
-        return Err(Error::Setting { name: "the bounds", value, requirement: "positive, finite and in order" });
+        return Err(Error::Bounds { low, high });
     }
     let held_alpha: Vec<f64> = laplace.prior().values().iter().map(|value| value.ln()).collect();
     let held_sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();

@@ -10,12 +10,13 @@ mod sampler;
 mod samples;
 mod subsampled;
 
+pub use crate::error::{JoinError, UnknownMetric};
 pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicOptions};
 pub use file::{read_samples, write_samples};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
-pub use name::{MetricName, UnknownMetric};
+pub use name::MetricName;
 pub use paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
 pub use posterior::{MetricOptions, MetricSolver, exponential_map, logarithmic_map, sample_posterior};
 pub use sampler::{SamplerOptions, exponentials, logarithms, sample, sample_monge_log};
-pub use samples::{JoinError, Outcome, Samples};
+pub use samples::{Outcome, Samples};
 pub use subsampled::{BatchReport, MetricBatch};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::UnknownMetric;
+
 /// A Riemannian metric on the parameters.
 ///
 /// ```
@@ -86,20 +88,12 @@ impl fmt::Display for MetricName {
     }
 }
 
-/// A name that is not that of any [`MetricName`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no metric `{0}`; use one of {list}", list = names_where(|_| true))]
-pub struct UnknownMetric(
-    /// The name as given.
-    pub String,
-);
-
 impl FromStr for MetricName {
     type Err = UnknownMetric;
 
     fn from_str(name: &str) -> Result<Self, UnknownMetric> {
         let found = MetricName::ALL.into_iter().find(|metric| metric.name() == name);
-        found.ok_or_else(|| UnknownMetric(name.to_string()))
+        found.ok_or_else(|| UnknownMetric { name: name.to_string(), known: names_where(|_| true) })
     }
 }
 

@@ -171,7 +171,7 @@ fn with_metric<T>(laplace: &Laplace, name: MetricName, work: impl FnOnce(&dyn Me
         MetricName::EmpiricalFisher => work(&metric::empirical_fisher(&target()?)),
         MetricName::MongeLog => {
             let metrics = names_where(MetricName::has_maps);
-            Err(Error::Unsupported(Unsupported::NoMaps { metric: name, metrics }))
+            Err(Error::Unsupported(Unsupported::NoMaps { metric: name.name(), metrics }))
         }
     }
 }
@@ -187,7 +187,7 @@ fn check_options(metric: MetricName, how: &MetricOptions) -> Result<()> {
         return Ok(());
     }
     let metrics = names_where(MetricName::is_sum_over_data);
-    Err(Error::Unsupported(Unsupported::MetricOption { what, metrics, metric }))
+    Err(Error::Unsupported(Unsupported::MetricOption { what, metrics, metric: metric.name() }))
 }
 
 /// Where tightening the tolerance cannot help, it is not tried.

@@ -7,7 +7,7 @@ use ndarray::{Array2, Axis, concatenate};
 use super::exponential::Geodesic;
 use super::name::MetricName;
 use super::subsampled::BatchReport;
-use crate::error::Result;
+use crate::error::{JoinError, Result};
 use crate::laplace::SolverReport;
 use crate::ode::Status;
 
@@ -235,32 +235,3 @@ fn describe(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "none".to_string(), |value| value.to_string())
 }
 
-/// Why parts do not make a whole.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JoinError {
-    /// There are no parts.
-    #[error("there are no samples to join")]
-    Nothing,
-    /// Samples that no part holds.
-    #[error("the samples {}..{} are missing between the parts; draw them too", .0.start, .0.end)]
-    Gap(Range<usize>),
-    /// Samples that two parts hold.
-    #[error("the samples {}..{} and {}..{} overlap; give each sample once", .0.start, .0.end, .1.start, .1.end)]
-    Overlap(Range<usize>, Range<usize>),
-    /// Parts of different streams.
-    #[error("the parts were drawn with different seeds: {0} and {1}")]
-    Seed(String, String),
-    /// Parts of different metrics.
-    #[error("the parts have different metrics: {0} and {1}")]
-    Metric(String, String),
-    /// Parts of different networks.
-    #[error("the parts have different numbers of parameters: {0} and {1}")]
-    Parameters(usize, usize),
-    /// Parts whose metrics are made of different amounts of data.
-    #[error("the metrics of the parts are made of different batches of data")]
-    Batch,
-    /// A part whose arrays differ in length.
-    #[error("the rows of a part have different lengths")]
-    Ragged,
-}

@@ -7,7 +7,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 use super::problem::{BatchRows, Problem, sigmas};
 use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batches, Dataset, Schema, row_blocks};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, Result, check_size, gigabytes};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::memory;
@@ -417,7 +417,7 @@ fn choose(problem: &Problem, choice: Structure) -> Result<Structure> {
     let others: Vec<String> = Structure::ALL
         .iter()
         .filter(fits)
-        .map(|other| format!("{other} would fit: it needs {}", memory::gigabytes(other.numbers(problem) * 8e-9)))
+        .map(|other| format!("{other} would fit: it needs {}", gigabytes(other.numbers(problem) * 8e-9)))
         .collect();
     let advice = if others.is_empty() {
         let points = ((limit / 4.0).sqrt() / problem.model.n_outputs() as f64) as usize;

@@ -60,14 +60,11 @@ impl MatrixFreeOptions {
 
     /// Checks that every setting is in its range.
     pub fn validate(&self) -> Result<()> {
-        let setting = |name, value: String, requirement| Err(Error::Setting { name, value, requirement });
         if !(self.tolerance > 0.0 && self.tolerance < 1.0) {
-            let value = self.tolerance.to_string();
-            return setting("the tolerance of the matrix-free solver", value, "between 0 and 1");
+            return Err(Error::SolverTolerance(self.tolerance));
         }
         if self.max_products == 0 {
-            let name = "the limit of products of the matrix-free solver";
-            return setting(name, self.max_products.to_string(), "at least 1");
+            return Err(Error::NoProducts);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 use super::Likelihood;
 use crate::linalg::dot;
+use crate::map::Jet;
 
 /// One point's numbers, gathered from unit-major arrays.
 #[derive(Debug, Clone)]
@@ -82,24 +83,13 @@ impl PointBuffers {
     }
 
     /// The sum over points of [`log_density_jet`](Self::log_density_jet).
-    pub fn log_density_jets(
-        &mut self,
-        likelihood: &dyn Likelihood,
-        jet: &crate::map::Jet,
-        scores: &[f64],
-    ) -> (f64, f64) {
+    pub fn log_density_jets(&mut self, likelihood: &dyn Likelihood, jet: &Jet, scores: &[f64]) -> (f64, f64) {
         let curvature = dot(scores, &jet.second) - self.fisher_quadratic(likelihood, jet);
         (dot(scores, &jet.first), curvature)
     }
 
     /// The first and second derivative of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀHₙḟₙ with g the scores.
-    pub fn log_density_jet(
-        &mut self,
-        likelihood: &dyn Likelihood,
-        jet: &crate::map::Jet,
-        scores: &[f64],
-        n: usize,
-    ) -> (f64, f64) {
+    pub fn log_density_jet(&mut self, likelihood: &dyn Likelihood, jet: &Jet, scores: &[f64], n: usize) -> (f64, f64) {
         self.gather_jet(jet, n);
         gather(scores, n, self.n_points, &mut self.vector);
         let (mut slope, mut curvature) = (0.0, -likelihood.fisher_quadratic(&self.outputs, &self.tangents));
@@ -124,7 +114,7 @@ impl PointBuffers {
     }
 
     /// The whitened force z of every point: entry (n, k) at `k·N + n`.
-    pub fn whitened_force(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet, force: &mut [f64]) {
+    pub fn whitened_force(&mut self, likelihood: &dyn Likelihood, jet: &Jet, force: &mut [f64]) {
         if self.whole(likelihood) {
             likelihood.whitened_force(&jet.outputs, &jet.first, &jet.second, force);
             return;
@@ -137,7 +127,7 @@ impl PointBuffers {
     }
 
     /// Σₙ ḟₙᵀHₙḟₙ.
-    pub fn fisher_quadratic(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet) -> f64 {
+    pub fn fisher_quadratic(&mut self, likelihood: &dyn Likelihood, jet: &Jet) -> f64 {
         if self.whole(likelihood) {
             return likelihood.fisher_quadratic(&jet.outputs, &jet.first);
         }
@@ -150,7 +140,7 @@ impl PointBuffers {
     }
 
     /// Hₙḟₙ of every point, unit-major.
-    pub fn momenta(&mut self, likelihood: &dyn Likelihood, jet: &crate::map::Jet, momenta: &mut [f64]) {
+    pub fn momenta(&mut self, likelihood: &dyn Likelihood, jet: &Jet, momenta: &mut [f64]) {
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
             likelihood.fisher(&self.outputs, &mut self.matrix);
@@ -161,7 +151,7 @@ impl PointBuffers {
         }
     }
 
-    fn gather_jet(&mut self, jet: &crate::map::Jet, n: usize) {
+    fn gather_jet(&mut self, jet: &Jet, n: usize) {
         gather(&jet.outputs, n, self.n_points, &mut self.outputs);
         gather(&jet.first, n, self.n_points, &mut self.tangents);
         gather(&jet.second, n, self.n_points, &mut self.curvatures);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Bernoulli, Categorical, Gaussian, Likelihood, Poisson};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UnknownLikelihood};
+
+/// The names of all likelihoods.
+const NAMES: [&str; 4] = ["gaussian", "categorical", "bernoulli", "poisson"];
 
 /// One of the likelihoods of this crate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,12 +32,7 @@ impl Family {
 
     /// Gaussian noise with one σ for each output (or a single one for all).
     pub fn gaussian_per_output(sigma: &[f64]) -> Result<Self> {
-        match Gaussian::per_output(sigma.to_vec()) {
-            Ok(gaussian) => Ok(Family::Gaussian(gaussian)),
-            Err(_) => {
-                Err(Error::Setting { name: "sigma", value: format!("{sigma:?}"), requirement: "positive and finite" })
-            }
-        }
+        Ok(Family::Gaussian(Gaussian::per_output(sigma.to_vec())?))
     }
 
     /// The likelihood itself.
@@ -102,11 +100,7 @@ impl std::str::FromStr for Family {
             "bernoulli" => Ok(Family::Bernoulli(Bernoulli)),
             "categorical" => Ok(Family::Categorical(Categorical)),
             "poisson" => Ok(Family::Poisson(Poisson)),
-            other => Err(Error::Setting {
-                name: "the likelihood",
-                value: format!("`{other}`"),
-                requirement: "gaussian, categorical, bernoulli or poisson",
-            }),
+            other => Err(UnknownLikelihood { name: other.to_string(), known: NAMES.join(", ") }.into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, TargetError, at_least_outputs, check_values, write, write_diagonal};
+use super::{Likelihood, NoiseError, TargetError, at_least_outputs, check_values, write, write_diagonal};
 use crate::elementary::vectorized_sum;
 use crate::linalg::dot;
 use crate::random::fill_standard_normal;
@@ -31,23 +31,6 @@ const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 pub struct Gaussian {
     /// One level for all outputs, or one for each; never empty.
     sigmas: Vec<f64>,
-}
-
-/// A noise level that is none.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NoiseError {
-    /// A level that is not a positive finite number.
-    #[error("noise level {value} (position {position}) is no standard deviation; it must be positive and finite")]
-    Level {
-        /// Index of the level.
-        position: usize,
-        /// Its value.
-        value: f64,
-    },
-    /// A list without levels.
-    #[error("an empty list of noise levels; give one level, or one for each output")]
-    Empty,
 }
 
 impl Gaussian {

@@ -23,11 +23,12 @@ mod gaussian;
 mod poisson;
 mod scaled;
 
+pub use crate::error::{NoiseError, TargetError, UnknownLikelihood};
 pub use batch::PointBuffers;
 pub use bernoulli::Bernoulli;
 pub use categorical::Categorical;
 pub use family::Family;
-pub use gaussian::{Gaussian, NoiseError};
+pub use gaussian::Gaussian;
 pub use poisson::Poisson;
 pub use scaled::Scaled;
 
@@ -116,65 +117,6 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
 
     /// Draws an observation y given f, of [`n_targets`](Self::n_targets) values.
     fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]);
-}
-
-/// A target that a likelihood cannot have produced, or a network it does not fit.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TargetError {
-    /// The number of values of one target is wrong.
-    #[error("a {likelihood} target for {outputs} network outputs has {expected} values, found {found}")]
-    Width {
-        /// The likelihood's name.
-        likelihood: &'static str,
-        /// Outputs of the network.
-        outputs: usize,
-        /// Values a target must have.
-        expected: usize,
-        /// Values it has.
-        found: usize,
-    },
-    /// One value lies outside the likelihood's support.
-    #[error("{likelihood} target {value} (position {position}) cannot be observed; it must be {allowed}")]
-    Value {
-        /// The likelihood's name.
-        likelihood: &'static str,
-        /// Index of the value within its target.
-        position: usize,
-        /// The value.
-        value: f64,
-        /// What is allowed, in words.
-        allowed: &'static str,
-    },
-    /// A class label that is none.
-    #[error(
-        "categorical target {value} is no class; with {classes} outputs it must be a whole number from 0 to {last}",
-        last = classes.saturating_sub(1)
-    )]
-    Class {
-        /// The value.
-        value: f64,
-        /// Number of classes.
-        classes: usize,
-    },
-    /// Too few network outputs for the likelihood.
-    #[error("a {likelihood} likelihood needs at least {least} network outputs, found {found}")]
-    TooFewOutputs {
-        /// The likelihood's name.
-        likelihood: &'static str,
-        /// Smallest number of outputs.
-        least: usize,
-        /// Outputs of the network.
-        found: usize,
-    },
-    /// Noise levels for another number of outputs.
-    #[error("{levels} noise levels for {outputs} network outputs; give one level, or one for each output")]
-    NoiseLevels {
-        /// Noise levels of the likelihood.
-        levels: usize,
-        /// Outputs of the network.
-        outputs: usize,
-    },
 }
 
 /// Checks the number of outputs against the least possible.

@@ -1,8 +1,8 @@
 //! What a user brings and what the geometry sees of it: the [`Model`], and the differentiable [`Map`] θ → outputs that
 //! it becomes when it is bound to inputs.
 //!
-//! All geometry of this crate is written against [`Map`] and a [`Likelihood`](crate::likelihood::Likelihood). A map takes
-//! D parameters to P outputs at each of N points.
+//! All geometry of this crate is written against [`Map`] and a likelihood. A map takes D parameters to P outputs
+//! at each of N points.
 //!
 //! Arrays over outputs are *unit-major*: entry (n, p) is at `p·N + n`, so that loops over the points run over contiguous
 //! memory. Seeds R hold, for each point, K columns of length P: entry (n, p, k) is at `(p·K + k)·N + n`. The M = N·K rows

@@ -18,7 +18,7 @@ pub struct Group {
 
 /// A trained model: θ̂, names for its parts, and the outputs as a differentiable function of θ at given inputs.
 ///
-/// A trained [`Network`](crate::network::Network) is one; [`FunctionModel`](super::FunctionModel) makes one of a formula.
+/// A trained network is one; [`FunctionModel`](super::FunctionModel) makes one of a formula.
 pub trait Model: Send + Sync + std::fmt::Debug {
     /// θ̂, flat.
     fn parameters(&self) -> &[f64];

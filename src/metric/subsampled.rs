@@ -32,11 +32,7 @@ impl Batch {
     /// ```
     pub fn draw(total: usize, size: usize, generator: &mut impl Rng) -> Result<Self> {
         if size == 0 || size > total {
-            return Err(Error::Setting {
-                name: "the metric's batch",
-                value: format!("{size} of {total} data points"),
-                requirement: "at least one data point and at most all of them",
-            });
+            return Err(Error::BatchSize { size, total });
         }
         let mut points = rand::seq::index::sample(generator, total, size).into_vec();
         points.sort_unstable();

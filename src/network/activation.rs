@@ -30,14 +30,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::elementary::vectorized;
-
-/// A name that is no activation's; the message lists those that are.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown activation `{name}`: choose one of {}", Activation::ALL.map(Activation::name).join(", "))]
-pub struct UnknownActivation {
-    /// The name as it was given.
-    pub name: String,
-}
+use crate::error::UnknownActivation;
 
 /// An elementwise nonlinearity; formulas in the [module](self) head.
 ///
@@ -247,9 +240,9 @@ impl FromStr for Activation {
     type Err = UnknownActivation;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|activation| activation.name() == name)
-            .ok_or_else(|| UnknownActivation { name: name.to_owned() })
+        Self::ALL.into_iter().find(|activation| activation.name() == name).ok_or_else(|| UnknownActivation {
+            name: name.to_owned(),
+            known: Self::ALL.map(Self::name).join(", "),
+        })
     }
 }

@@ -13,7 +13,8 @@ mod tape;
 mod trained;
 mod training;
 
-pub use activation::{Activation, UnknownActivation};
+pub use crate::error::{InvalidTraining, UnknownActivation};
+pub use activation::Activation;
 pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
 pub use layer::{Layer, ParameterGroup};

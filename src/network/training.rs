@@ -6,7 +6,7 @@ use rand::seq::SliceRandom;
 
 use super::{Architecture, Mlp, Network};
 use crate::data::Dataset;
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, InvalidTraining, Result, check_size};
 use crate::likelihood::Family;
 use crate::memory::{self, Reservation};
 use crate::random::{Purpose, stream};
@@ -143,19 +143,18 @@ fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &Trainin
     memory::reserve(&format!("training a {architecture} network"), numbers, advice)
 }
 
-fn check_options(options: &TrainingOptions) -> Result<()> {
-    let setting = |name, value: String, requirement| Err(Error::Setting { name, value, requirement });
+fn check_options(options: &TrainingOptions) -> std::result::Result<(), InvalidTraining> {
     if !(options.learning_rate > 0.0 && options.learning_rate.is_finite()) {
-        return setting("the learning rate", options.learning_rate.to_string(), "positive and finite");
+        return Err(InvalidTraining::LearningRate(options.learning_rate));
     }
     if !(options.weight_decay >= 0.0 && options.weight_decay.is_finite()) {
-        return setting("the weight decay", options.weight_decay.to_string(), "at least zero and finite");
+        return Err(InvalidTraining::WeightDecay(options.weight_decay));
     }
     if options.epochs == 0 {
-        return setting("the number of epochs", "0".to_string(), "at least 1");
+        return Err(InvalidTraining::NoEpochs);
     }
     if options.batch_size == Some(0) {
-        return setting("the batch size", "0".to_string(), "at least 1");
+        return Err(InvalidTraining::EmptyBatch);
     }
     Ok(())
 }

@@ -252,7 +252,7 @@ where
 {
     workspace.check(workspace.integrator(), y.len())?;
     if matches!(workspace.engine, Engine::Adams(_)) {
-        return Err(InvalidOptions::EqualSteps(workspace.integrator()));
+        return Err(InvalidOptions::EqualSteps(workspace.integrator().name()));
     }
     let mut info = match start(rhs, span, y, &mut workspace.engine) {
         Ok(info) => info,

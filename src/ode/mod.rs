@@ -46,9 +46,9 @@ mod tableau;
 mod tests;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::ops::ControlFlow;
 
+pub use crate::error::InvalidOptions;
 pub use dense::DensePath;
 pub use tableau::{DenseRule, ErrorRule, Integrator, Stage, Tableau, UnknownIntegrator, Weights};
 
@@ -98,57 +98,6 @@ impl IvpOptions {
         }
     }
 }
-
-/// What is wrong with [`IvpOptions`], with a [`Workspace`] for them, or with a request for equal steps.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum InvalidOptions {
-    /// The relative tolerance is negative or not finite.
-    RelativeTolerance(f64),
-    /// The absolute tolerance is negative or not finite.
-    AbsoluteTolerance(f64),
-    /// Both tolerances are zero.
-    NoTolerance,
-    /// The first step is not a positive finite number.
-    FirstStep(f64),
-    /// The workspace was made for another integrator.
-    WorkspaceIntegrator(Integrator),
-    /// The workspace was made for another number of unknowns.
-    WorkspaceDim(usize),
-    /// Equal steps were asked of an integrator whose order varies.
-    EqualSteps(Integrator),
-}
-
-impl fmt::Display for InvalidOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RelativeTolerance(rtol) => {
-                write!(f, "rtol is {rtol}; it must be finite and not negative")
-            }
-            Self::AbsoluteTolerance(atol) => {
-                write!(f, "atol is {atol}; it must be finite and not negative")
-            }
-            Self::NoTolerance => f.write_str("both tolerances, rtol and atol, are zero; set one of them"),
-            Self::FirstStep(step) => {
-                write!(f, "first_step is {step}; it must be positive and finite, or None to have it chosen")
-            }
-            Self::WorkspaceIntegrator(integrator) => {
-                write!(
-                    f,
-                    "the workspace is for {integrator}; make one with Workspace::new for the integrator asked for"
-                )
-            }
-            Self::WorkspaceDim(dim) => write!(
-                f,
-                "the workspace is for {dim} unknowns; make one with Workspace::new for the length of the state"
-            ),
-            Self::EqualSteps(integrator) => {
-                write!(f, "{integrator} has no fixed order to take equal steps with; use a Runge-Kutta pair")
-            }
-        }
-    }
-}
-
-impl std::error::Error for InvalidOptions {}
 
 /// How a solve ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -249,7 +198,7 @@ impl Workspace {
     /// Says whether it is for `integrator` and states of length `dim`.
     pub fn check(&self, integrator: Integrator, dim: usize) -> Result<(), InvalidOptions> {
         if self.integrator != integrator {
-            Err(InvalidOptions::WorkspaceIntegrator(self.integrator))
+            Err(InvalidOptions::WorkspaceIntegrator(self.integrator.name()))
         } else if self.dim() != dim {
             Err(InvalidOptions::WorkspaceDim(self.dim()))
         } else {

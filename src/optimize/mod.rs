@@ -11,6 +11,7 @@ mod bounds;
 mod inverse_hessian;
 mod line_search;
 
+pub use crate::error::OptimizeError;
 pub use bfgs::minimize;
 
 /// Settings of [`minimize`].
@@ -110,36 +111,6 @@ pub struct MultistartMinimum {
     pub best_start: usize,
     /// Every run that ended at a finite value: the index of its start, and its end.
     pub minima: Vec<(usize, Minimum)>,
-}
-
-/// A minimisation that cannot be carried out as asked.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OptimizeError {
-    /// The number of bounds differs from that of the coordinates.
-    #[error("{bounds} bounds for {coordinates} coordinates; give one pair for each")]
-    BoundsLength {
-        /// Pairs given.
-        bounds: usize,
-        /// Coordinates of the start.
-        coordinates: usize,
-    },
-    /// An interval that contains no number.
-    #[error("no number lies between the bounds of coordinate {coordinate}, {lower} and {upper}")]
-    EmptyBounds {
-        /// Index of the coordinate.
-        coordinate: usize,
-        /// Its lower bound.
-        lower: f64,
-        /// Its upper bound.
-        upper: f64,
-    },
-    /// No start of a multistart search has a finite value.
-    #[error("the objective is not finite at any of the {starts} starts")]
-    NoFiniteStart {
-        /// Number of starts, which may be none.
-        starts: usize,
-    },
 }
 
 /// Minima whose values differ by less, relative to 1 + |value|, count as equal.

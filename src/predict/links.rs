@@ -128,8 +128,7 @@ impl LatentGaussian {
     /// Calls `visit` with each draw of the outputs at each point.
     pub(super) fn for_each_draw(&self, settings: MonteCarlo, mut visit: impl FnMut(usize, &[f64])) -> Result<()> {
         if settings.samples == 0 {
-            let value = "0".to_string();
-            return Err(Error::Setting { name: "the number of samples", value, requirement: "at least 1" });
+            return Err(Error::NoDraws);
         }
         let (points, p) = self.mean.dim();
         for t in 0..points {

@@ -83,8 +83,7 @@ impl SampledPredictive {
     /// Quantiles over the samples of E(y | θ_s): one matrix (points × outputs) a level, by linear interpolation.
     pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Array2<f64>>> {
         if let Some(level) = levels.iter().find(|level| !(0.0..=1.0).contains(*level)) {
-            let value = level.to_string();
-            return Err(Error::Setting { name: "the quantile level", value, requirement: "between 0 and 1" });
+            return Err(Error::QuantileLevel(*level));
         }
         let (samples, points, p) = self.outputs.dim();
         let mut quantiles = vec![Array2::zeros((points, p)); levels.len()];

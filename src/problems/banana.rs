@@ -5,7 +5,7 @@ use std::sync::Arc;
 use faer::MatMut;
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::likelihood::Gaussian;
 use crate::map::{Explicit, ExplicitMap, Jet};
 use crate::prior::{Prior, PriorPrecision};
@@ -31,11 +31,7 @@ impl Banana {
     /// ```
     pub fn target(observations: &[f64]) -> Result<Target> {
         let map = Arc::new(Explicit(Self { observations: observations.len() }));
-        let noise = Gaussian::new(Self::DEVIATION).map_err(|_| Error::Setting {
-            name: "sigma",
-            value: Self::DEVIATION.to_string(),
-            requirement: "positive",
-        })?;
+        let noise = Gaussian::new(Self::DEVIATION)?;
         let prior = PriorPrecision::scalar(Self::DEVIATION.powi(-2), &[2])?;
         let observations = Array2::from_shape_fn((observations.len(), 1), |(n, _)| observations[n]);
         Target::new(map, Arc::new(noise), observations.view(), Prior::gaussian(prior))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use faer::MatMut;
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::{InvalidProblem, Result};
 use crate::likelihood::Gaussian;
 use crate::map::{Explicit, ExplicitMap, Jet};
 use crate::prior::{Prior, PriorPrecision};
@@ -26,8 +26,7 @@ impl Funnel {
     /// |det Dφ⁻¹| = e^(−θ₂/2)/σ.
     pub fn target(self) -> Result<Target> {
         if !(self.sigma > 0.0 && self.sigma.is_finite()) {
-            let value = self.sigma.to_string();
-            return Err(Error::Setting { name: "sigma of the funnel", value, requirement: "positive and finite" });
+            return Err(InvalidProblem::FunnelSigma(self.sigma).into());
         }
         let prior = Prior::tilted(PriorPrecision::improper(2), vec![0.0, -0.5])?;
         Target::new(Arc::new(Explicit(self)), Arc::new(Gaussian::unit()), Array2::zeros((1, 2)).view(), prior)

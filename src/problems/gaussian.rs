@@ -5,7 +5,7 @@ use std::sync::Arc;
 use faer::MatMut;
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::{InvalidProblem, Result};
 use crate::likelihood::Gaussian;
 use crate::map::{Explicit, ExplicitMap, Jet};
 use crate::prior::{Prior, PriorPrecision};
@@ -20,11 +20,8 @@ pub struct Identity {
 impl Identity {
     /// The density N(0, diag s²) as a posterior under a flat prior.
     pub fn gaussian(deviations: &[f64]) -> Result<Target> {
-        let noise = Gaussian::per_output(deviations.to_vec()).map_err(|_| Error::Setting {
-            name: "the deviations of the Gaussian",
-            value: format!("{deviations:?}"),
-            requirement: "positive, finite and at least one",
-        })?;
+        let noise =
+            Gaussian::per_output(deviations.to_vec()).map_err(|_| InvalidProblem::Deviations(deviations.to_vec()))?;
         let size = deviations.len();
         let prior = Prior::gaussian(PriorPrecision::improper(size));
         Target::new(Arc::new(Explicit(Self { size })), Arc::new(noise), Array2::zeros((1, size)).view(), prior)

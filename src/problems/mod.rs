@@ -6,6 +6,7 @@ mod gaussian;
 mod logistic;
 mod squiggle;
 
+pub use crate::error::InvalidProblem;
 pub use banana::Banana;
 pub use funnel::Funnel;
 pub use gaussian::Identity;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use faer::MatMut;
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::{InvalidProblem, Result};
 use crate::likelihood::Gaussian;
 use crate::map::{Explicit, ExplicitMap, Jet};
 use crate::prior::{Prior, PriorPrecision};
@@ -30,11 +30,7 @@ impl Squiggle {
     /// since φ keeps volumes).
     pub fn target(self) -> Result<Target> {
         let deviations = self.variances.iter().map(|variance| variance.sqrt()).collect();
-        let noise = Gaussian::per_output(deviations).map_err(|_| Error::Setting {
-            name: "the variances of the squiggle",
-            value: format!("{:?}", self.variances),
-            requirement: "positive and finite",
-        })?;
+        let noise = Gaussian::per_output(deviations).map_err(|_| InvalidProblem::SquiggleVariances(self.variances))?;
         let prior = Prior::gaussian(PriorPrecision::improper(2));
         Target::new(Arc::new(Explicit(self)), Arc::new(noise), Array2::zeros((1, 2)).view(), prior)
     }

@@ -11,7 +11,7 @@ use ndarray::{ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use super::ranks::{folded, normal_scores};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidChains, ReferenceLimits, Refusal, Result};
 
 /// The largest R̂ of a reference: 1.01 (Vehtari et al. 2021).
 pub const WORST_R_HAT: f64 = 1.01;
@@ -22,6 +22,10 @@ pub const LEAST_BULK_ESS: f64 = 400.0;
 /// The largest share of divergent transitions in a reference run: one in a thousand, our choice. R̂ alone does not see
 /// them: the paper's funnel at the paper's sizes has one in a hundred, with R̂ = 1.001.
 pub const MOST_DIVERGENT: f64 = 1e-3;
+
+/// The three together, for a refusal.
+pub(super) const LIMITS: ReferenceLimits =
+    ReferenceLimits { r_hat: WORST_R_HAT, bulk_ess: LEAST_BULK_ESS, divergent: MOST_DIVERGENT };
 
 /// Draws a half of a chain must have for Geyer's sequence to start.
 const LEAST_HALF: usize = 6;
@@ -196,11 +200,7 @@ impl Diagnostics {
     /// not agree on a weight.
     pub fn of(values: ArrayView2<'_, f64>, chains: usize) -> Result<Self> {
         if chains == 0 || !values.nrows().is_multiple_of(chains) {
-            return Err(Error::Setting {
-                name: "the number of chains",
-                value: format!("{chains} for {} draws", values.nrows()),
-                requirement: "a divisor of the number of draws",
-            });
+            return Err(InvalidChains::Unequal { chains, draws: values.nrows() }.into());
         }
         if let Some(((row, column), _)) = values.indexed_iter().find(|(_, value)| !value.is_finite()) {
             return Err(Error::NotFinite { what: "the value of a draw", row, column });
@@ -236,48 +236,6 @@ impl Diagnostics {
             let mean_ess = self.quantities.iter().map(|quantity| quantity.mean_ess).fold(f64::INFINITY, f64::min);
             return Ok(Convergence { r_hat, bulk_ess, mean_ess });
         }
-        Err(Refusal { quantity: worst, r_hat, bulk_ess, divergences: 0, transitions: 0 })
+        Err(Refusal { quantity: worst, r_hat, bulk_ess, divergences: 0, transitions: 0, limits: LIMITS })
     }
 }
-
-/// Why draws are not a reference, and what to do.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Refusal {
-    /// The quantity with the worst R̂, counting from 0.
-    pub quantity: usize,
-    /// Its R̂.
-    pub r_hat: f64,
-    /// The least bulk effective sample size of all quantities.
-    pub bulk_ess: f64,
-    /// Divergent transitions after warm-up.
-    pub divergences: usize,
-    /// Transitions after warm-up; 0 where the draws came without their run.
-    pub transitions: usize,
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { quantity, r_hat, bulk_ess, divergences, transitions } = self;
-        write!(
-            f,
-            "these draws are no reference: the worst R-hat is {r_hat:.4} (quantity {quantity}; at most {WORST_R_HAT}), the \
-             least bulk effective sample size {bulk_ess:.0} (at least {LEAST_BULK_ESS})"
-        )?;
-        if *divergences > 0 {
-            let most = 100.0 * MOST_DIVERGENT;
-            write!(f, ", {divergences} of {transitions} transitions diverged (at most {most} %)")?;
-        }
-        if !(*r_hat <= WORST_R_HAT && *bulk_ess >= LEAST_BULK_ESS) {
-            write!(f, "; take a longer warm-up and more draws")?;
-        }
-        if *divergences > 0 {
-            write!(
-                f,
-                "; raise the target acceptance rate, or change coordinates: divergences leave out narrow regions"
-            )?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Refusal {}

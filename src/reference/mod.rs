@@ -21,6 +21,7 @@ mod nuts;
 mod ranks;
 mod sample;
 
-pub use diagnostics::{Convergence, Diagnostics, LEAST_BULK_ESS, MOST_DIVERGENT, Refusal, WORST_R_HAT};
+pub use crate::error::{InvalidChains, ReferenceLimits, Refusal};
+pub use diagnostics::{Convergence, Diagnostics, LEAST_BULK_ESS, MOST_DIVERGENT, WORST_R_HAT};
 pub use nuts::{MassMatrix, NutsOptions, Start, nuts};
 pub use sample::{ChainReport, ReferenceSample};

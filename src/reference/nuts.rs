@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::diagnostics::Diagnostics;
 use super::sample::{ChainReport, ReferenceSample};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, InvalidChains, Result, check_size};
 use crate::memory;
 use crate::random::{Purpose, fill_standard_normal, stream};
 use crate::target::{Target, TargetEvaluator};
@@ -82,6 +82,9 @@ impl Default for NutsOptions {
     }
 }
 
+/// 2^30 steps of one trajectory are beyond any patience, and their count within 32 bits.
+const DEEPEST_TREE: usize = 30;
+
 impl NutsOptions {
     /// The paper's settings, the default.
     pub const PAPER: Self = Self {
@@ -110,21 +113,18 @@ impl NutsOptions {
         self.chains.saturating_mul(self.warmup.saturating_add(self.draws))
     }
 
-    fn check(&self) -> Result<()> {
-        let setting = |name, value: String, requirement| Err(Error::Setting { name, value, requirement });
+    fn check(&self) -> std::result::Result<(), InvalidChains> {
         if self.chains == 0 {
-            return setting("the number of chains", self.chains.to_string(), "at least 1");
+            return Err(InvalidChains::NoChains);
         }
         if self.thinning == 0 || self.draws < self.thinning {
-            let value = format!("{} of {} draws", self.thinning, self.draws);
-            return setting("the thinning", value, "at least 1 and at most the number of draws");
+            return Err(InvalidChains::Thinning { thinning: self.thinning, draws: self.draws });
         }
         if !(self.target_accept > 0.0 && self.target_accept < 1.0) {
-            return setting("the target acceptance rate", self.target_accept.to_string(), "between 0 and 1");
+            return Err(InvalidChains::TargetAcceptance(self.target_accept));
         }
-        // 2^30 steps of one trajectory are beyond any patience, and their count within 32 bits.
-        if !(1..=30).contains(&self.max_tree_depth) {
-            return setting("the maximal tree depth", self.max_tree_depth.to_string(), "from 1 to 30");
+        if !(1..=DEEPEST_TREE).contains(&self.max_tree_depth) {
+            return Err(InvalidChains::TreeDepth { depth: self.max_tree_depth, most: DEEPEST_TREE });
         }
         Ok(())
     }
@@ -181,8 +181,7 @@ fn check_start(start: Start<'_>, n_params: usize) -> Result<()> {
         return Err(Error::NotFinite { what: "the starting point", row: 0, column });
     }
     if !(deviation > 0.0 && deviation.is_finite()) {
-        let value = deviation.to_string();
-        return Err(Error::Setting { name: "the deviation of the starts", value, requirement: "positive and finite" });
+        return Err(InvalidChains::StartDeviation(deviation).into());
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use ndarray::{Array2, ArrayView2};
 
-use super::diagnostics::{Convergence, Diagnostics, MOST_DIVERGENT, Refusal};
-use crate::error::{Result, check_size};
+use super::diagnostics::{Convergence, Diagnostics, LIMITS, MOST_DIVERGENT};
+use crate::error::{Refusal, Result, check_size};
 
 /// How one chain went.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,7 +73,8 @@ impl ReferenceSample {
         if divergences as f64 <= MOST_DIVERGENT * transitions as f64 {
             return Ok(found);
         }
-        Err(Refusal { quantity, r_hat: found.r_hat, bulk_ess: found.bulk_ess, divergences, transitions })
+        let (r_hat, bulk_ess) = (found.r_hat, found.bulk_ess);
+        Err(Refusal { quantity, r_hat, bulk_ess, divergences, transitions, limits: LIMITS })
     }
 
     /// The diagnostics of functions of the draws, one a column, one row for each kept draw: for a network, whose weights

@@ -193,6 +193,6 @@ fn invalid_input_is_refused_without_an_evaluation() {
     assert_eq!(solve(&mut unasked, 0.0, 0.5, &mut long, &good, &mut workspace), Err(short));
     assert_eq!(solve_fixed(&mut unasked, 0.0, 0.5, &mut long, 5, &mut workspace), Err(short));
     assert_eq!(solve_dense(&mut unasked, 0.0, 0.5, &mut long, &good, &mut workspace), Err(short));
-    assert_eq!(workspace.check(Integrator::Bosh3, 1), Err(InvalidOptions::WorkspaceIntegrator(Integrator::Dopri5)));
+    assert_eq!(workspace.check(Integrator::Bosh3, 1), Err(InvalidOptions::WorkspaceIntegrator("dopri5")));
     assert_eq!(workspace.check(Integrator::Dopri5, 3), Err(InvalidOptions::WorkspaceDim(1)));
 }

@@ -158,7 +158,7 @@ fn quantiles_interpolate_between_samples() -> Outcome {
     for (found, expected) in quantiles.iter().zip(expected) {
         assert_all_close(found, &expected, 1e-15, "quantiles");
     }
-    assert!(matches!(sampled.quantiles(&[1.1]), Err(Error::Setting { .. })));
+    assert!(matches!(sampled.quantiles(&[1.1]), Err(Error::QuantileLevel(1.1))));
     assert!(sampled.quantiles(&[f64::NAN]).is_err());
     // For classes the quantiles are those of probabilities.
     let weights = array![[0.0], [800.0], [-800.0]];

@@ -181,7 +181,7 @@ fn calibration_error_counts_bin_by_bin() {
 fn requests_without_meaning_are_refused() -> Outcome {
     let nothing = Link::MonteCarlo(MonteCarlo { samples: 0, seed: 0 });
     let outcome = latent(&[0.0], &[1.0]).moments(&"bernoulli".parse()?, nothing);
-    assert!(matches!(outcome, Err(Error::Setting { .. })));
+    assert!(matches!(outcome, Err(Error::NoDraws)));
     let message = Unsupported::Link { link: "probit", likelihood: "gaussian", instead: "none" }.to_string();
     assert!(message.contains("probit") && message.contains("gaussian"));
     // Targets that do not fit the prediction.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ndarray::{Array2, ArrayView1, Axis, array};
 use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
-use riemannian_laplace::internals::reference::{Convergence, Diagnostics, LEAST_BULK_ESS, WORST_R_HAT};
+use riemannian_laplace::internals::reference::{Convergence, Diagnostics, InvalidChains, LEAST_BULK_ESS, WORST_R_HAT};
 use riemannian_laplace::{Error, Result};
 
 /// Stationary chains xₜ = φxₜ₋₁ + √(1 − φ²)·εₜ, one after another.
@@ -132,8 +132,8 @@ fn a_binary_quantity_has_diagnostics() -> Result<()> {
 fn what_cannot_be_diagnosed() -> Result<()> {
     let values = array![[1.0], [2.0], [f64::INFINITY]];
     assert!(matches!(Diagnostics::of(values.view(), 1), Err(Error::NotFinite { row: 2, column: 0, .. })));
-    assert!(matches!(Diagnostics::of(values.view(), 2), Err(Error::Setting { .. })));
-    assert!(matches!(Diagnostics::of(values.view(), 0), Err(Error::Setting { .. })));
+    assert!(matches!(Diagnostics::of(values.view(), 2), Err(Error::Chains(InvalidChains::Unequal { chains: 2, draws: 3 }))));
+    assert!(matches!(Diagnostics::of(values.view(), 0), Err(Error::Chains(InvalidChains::Unequal { chains: 0, draws: 3 }))));
     assert!(of(&[1.0, 2.0, 3.0], 1)?.r_hat.is_nan());
     assert!(of(&[], 1)?.r_hat.is_nan());
     let nothing = Diagnostics::of(Array2::zeros((100, 0)).view(), 4)?;

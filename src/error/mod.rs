@@ -1,14 +1,34 @@
 //! The one error type: every variant carries the names and numbers a person needs to act.
+//!
+//! What a folder reports in a type of its own is here too, by topic, and re-exported there: this folder knows no other.
+
+mod integration;
+mod memory;
+mod names;
+mod optimization;
+mod problems;
+mod reference;
+mod samples;
+mod target;
+#[cfg(test)]
+mod tests;
+mod training;
+mod unsupported;
 
 use std::path::PathBuf;
 
-use crate::evidence::AtBound;
-use crate::geodesic::{JoinError, MetricName, UnknownMetric};
-use crate::likelihood::TargetError;
-use crate::memory::gigabytes;
-use crate::network::UnknownActivation;
-use crate::ode::InvalidOptions;
-use crate::optimize::OptimizeError;
+pub use integration::InvalidOptions;
+pub(crate) use memory::gigabytes;
+pub use names::{UnknownActivation, UnknownLikelihood, UnknownMetric};
+pub use optimization::{AtBound, OptimizeError};
+pub use problems::InvalidProblem;
+#[cfg(any(feature = "reference", test))]
+pub use reference::ReferenceLimits;
+pub use reference::{InvalidChains, Refusal};
+pub use samples::{JoinError, SamplingCount};
+pub use target::{NoiseError, TargetError};
+pub use training::InvalidTraining;
+pub use unsupported::Unsupported;
 
 /// What went wrong, where, and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -329,16 +349,56 @@ pub enum Error {
         /// Its column, counting from 0.
         column: usize,
     },
-    /// A setting outside its range.
-    #[error("{name} is {value}; it must be {requirement}")]
-    Setting {
-        /// The setting's name.
-        name: &'static str,
+    /// A prior precision that is not a positive finite number.
+    #[error("the prior precision is {value} (position {position}); it must be positive and finite")]
+    PriorPrecision {
+        /// Which of several, counting from 0.
+        position: usize,
         /// Its value.
-        value: String,
-        /// What it must be.
-        requirement: &'static str,
+        value: f64,
     },
+    /// A noise level that is not a standard deviation.
+    #[error(transparent)]
+    Noise(#[from] NoiseError),
+    /// A likelihood that does not exist.
+    #[error(transparent)]
+    UnknownLikelihood(#[from] UnknownLikelihood),
+    /// Bounds between which no hyperparameter can be tuned.
+    #[error("the bounds of the hyperparameters are {low} and {high}; they must be positive, finite and in order")]
+    Bounds {
+        /// The least value allowed.
+        low: f64,
+        /// The greatest value allowed.
+        high: f64,
+    },
+    /// A part of the data that a metric cannot be made of.
+    #[error(
+        "the metric's batch is {size} of {total} data points; take at least one data point and at most all of them"
+    )]
+    BatchSize {
+        /// The data points asked for.
+        size: usize,
+        /// The data points there are.
+        total: usize,
+    },
+    /// A matrix-free solver that would never be done, or is done before it starts.
+    #[error("the tolerance of the matrix-free solver is {0}; it must be between 0 and 1")]
+    SolverTolerance(f64),
+    /// A matrix-free solver that may do nothing.
+    #[error("the matrix-free solver may make no products; allow at least 1")]
+    NoProducts,
+    /// A Monte Carlo estimate of no draws.
+    #[error("the number of samples is 0; it must be at least 1")]
+    NoDraws,
+    /// Settings with which no network can be trained.
+    #[error(transparent)]
+    Training(#[from] InvalidTraining),
+    /// Chains that cannot be run as asked.
+    #[error(transparent)]
+    Chains(#[from] InvalidChains),
+    /// Numbers that describe no density.
+    #[error(transparent)]
+    Problem(#[from] InvalidProblem),
     /// Layers that make no network.
     #[error("{what}: {problem}")]
     Architecture {
@@ -411,7 +471,7 @@ pub enum Error {
         "{what} needs {}, the limit is {}{}; {advice}",
         gigabytes(*.needed),
         gigabytes(*.limit),
-        crate::memory::in_use(*.reserved)
+        memory::in_use(*.reserved)
     )]
     Memory {
         /// What needs the memory.
@@ -512,9 +572,8 @@ pub enum Error {
         reason: String,
     },
     /// Draws that are not good enough to compare with.
-    #[cfg(feature = "reference")]
     #[error(transparent)]
-    NotReference(#[from] crate::internals::reference::Refusal),
+    NotReference(#[from] Refusal),
     /// A combination of options that has no meaning.
     #[error("{0}")]
     Unsupported(Unsupported),
@@ -529,90 +588,10 @@ pub enum Error {
     Candle(#[from] candle_core::Error),
 }
 
-/// How samples ended, in numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SamplingCount {
-    /// Samples asked for.
-    pub requested: usize,
-    /// Samples that did not reach their end.
-    pub failed: usize,
-    /// Samples that reached their end without a certificate.
-    pub uncertified: usize,
-}
-
-impl std::fmt::Display for SamplingCount {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { requested, failed, uncertified } = self;
-        write!(formatter, "of {requested} samples {failed} failed and {uncertified} are uncertified")
-    }
-}
-
-/// A request that is well-formed but has no meaning, or is not offered.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unsupported {
-    /// A link for a likelihood that has none such.
-    #[error("the {link} link does not apply to a {likelihood} likelihood; use {instead}")]
-    Link {
-        /// The link.
-        link: &'static str,
-        /// The likelihood.
-        likelihood: &'static str,
-        /// What to use.
-        instead: &'static str,
-    },
-    /// The function-space solver needs a proper prior.
-    #[error(
-        "the function-space solver needs a positive prior precision on every parameter; use the weight-space solver"
-    )]
-    ImproperPrior,
-    /// The matrix-free solver needs a proper prior.
-    #[error(
-        "the matrix-free metric solver needs a positive prior precision on every parameter; give one, or use the exact solver, which works in weight space without a prior"
-    )]
-    ImproperMatrixFree,
-    /// A metric that is not made of data points one by one.
-    #[error(
-        "{what} applies to these metrics: {metrics}; leave it out with the {metric} metric, which is cheap without"
-    )]
-    MetricOption {
-        /// What was asked for.
-        what: &'static str,
-        /// The metrics to which it applies.
-        metrics: String,
-        /// The metric.
-        metric: MetricName,
-    },
-    /// A way to sample that is not a metric with an exponential and a logarithmic map.
-    #[error("the {metric} metric is for sampling only; the exponential and the logarithmic map take {metrics}")]
-    NoMaps {
-        /// The metric.
-        metric: MetricName,
-        /// The metrics that have these maps.
-        metrics: String,
-    },
-    /// A map whose points cannot be taken apart.
-    #[error("this map cannot be restricted to a part of its points; use all of the data for the metric")]
-    PartOfPoints,
-    /// A structure that follows from the training data cannot be saved without them.
-    #[error("the {0} solver needs the training data; keep them in the file, or fit in weight space")]
-    SaveWithoutData(&'static str),
-    /// Classes have no quantiles.
-    #[error("classes have no quantiles or intervals; use the class probabilities")]
-    ClassQuantiles,
-    /// The evidence needs a proper prior.
-    #[error("the log marginal likelihood is defined for a positive prior precision only")]
-    ImproperEvidence,
-}
-
 impl Error {
     /// Whether the caller's input (a file, a value, a combination of options) is at fault, as opposed to the work
-    /// having failed. The program `rla` exits with status 2 for the former and 1 for the latter.
+    /// having failed.
     pub fn is_input(&self) -> bool {
-        #[cfg(feature = "reference")]
-        if matches!(self, Error::NotReference(_)) {
-            return false;
-        }
         !matches!(
             self,
             Error::Write { .. }
@@ -623,8 +602,10 @@ impl Error {
                 | Error::Memory { .. }
                 | Error::TrainingDiverged { .. }
                 | Error::NoSamples { .. }
+                | Error::Uncertified { .. }
                 | Error::NoStart { .. }
                 | Error::ChainFailed { .. }
+                | Error::NotReference(_)
                 | Error::Optimize(_)
                 | Error::Candle(_)
         )

@@ -1,0 +1,52 @@
+//! Minimisations without an answer, and hyperparameters that ran to a bound.
+
+/// A minimisation that cannot be carried out as asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptimizeError {
+    /// The number of bounds differs from that of the coordinates.
+    #[error("{bounds} bounds for {coordinates} coordinates; give one pair for each")]
+    BoundsLength {
+        /// Pairs given.
+        bounds: usize,
+        /// Coordinates of the start.
+        coordinates: usize,
+    },
+    /// An interval that contains no number.
+    #[error("no number lies between the bounds of coordinate {coordinate}, {lower} and {upper}")]
+    EmptyBounds {
+        /// Index of the coordinate.
+        coordinate: usize,
+        /// Its lower bound.
+        lower: f64,
+        /// Its upper bound.
+        upper: f64,
+    },
+    /// No start of a multistart search has a finite value.
+    #[error("the objective is not finite at any of the {starts} starts")]
+    NoFiniteStart {
+        /// Number of starts, which may be none.
+        starts: usize,
+    },
+}
+
+/// A hyperparameter whose optimum lies at, or beyond, a bound of the search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AtBound {
+    /// `prior precision` or `sigma`.
+    pub parameter: &'static str,
+    /// Which of them, counting from 0.
+    pub index: usize,
+    /// The bound.
+    pub value: f64,
+}
+
+impl std::fmt::Display for AtBound {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { parameter, index, value } = self;
+        write!(
+            formatter,
+            "{parameter} {index} ran to the bound {value:e}: the evidence has no optimum inside; the data do not determine it"
+        )
+    }
+}

@@ -1,0 +1,77 @@
+//! Targets that a likelihood cannot have produced, and noise that is none.
+
+/// A target that a likelihood cannot have produced, or a network it does not fit.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// The number of values of one target is wrong.
+    #[error("a {likelihood} target for {outputs} network outputs has {expected} values, found {found}")]
+    Width {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Outputs of the network.
+        outputs: usize,
+        /// Values a target must have.
+        expected: usize,
+        /// Values it has.
+        found: usize,
+    },
+    /// One value lies outside the likelihood's support.
+    #[error("{likelihood} target {value} (position {position}) cannot be observed; it must be {allowed}")]
+    Value {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Index of the value within its target.
+        position: usize,
+        /// The value.
+        value: f64,
+        /// What is allowed, in words.
+        allowed: &'static str,
+    },
+    /// A class label that is none.
+    #[error(
+        "categorical target {value} is no class; with {classes} outputs it must be a whole number from 0 to {last}",
+        last = classes.saturating_sub(1)
+    )]
+    Class {
+        /// The value.
+        value: f64,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Too few network outputs for the likelihood.
+    #[error("a {likelihood} likelihood needs at least {least} network outputs, found {found}")]
+    TooFewOutputs {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Smallest number of outputs.
+        least: usize,
+        /// Outputs of the network.
+        found: usize,
+    },
+    /// Noise levels for another number of outputs.
+    #[error("{levels} noise levels for {outputs} network outputs; give one level, or one for each output")]
+    NoiseLevels {
+        /// Noise levels of the likelihood.
+        levels: usize,
+        /// Outputs of the network.
+        outputs: usize,
+    },
+}
+
+/// A noise level that is not a standard deviation.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoiseError {
+    /// A level that is not a positive finite number.
+    #[error("sigma is {value} (position {position}); a noise level must be positive and finite")]
+    Level {
+        /// Index of the level.
+        position: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A list without levels.
+    #[error("there is no sigma; give one noise level, or one for each output")]
+    Empty,
+}

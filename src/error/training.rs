@@ -1,0 +1,19 @@
+//! Settings with which no network can be trained.
+
+/// What is wrong with the options of a training.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidTraining {
+    /// A learning rate that is not a positive finite number.
+    #[error("the learning rate is {0}; it must be positive and finite")]
+    LearningRate(f64),
+    /// A weight decay that is negative or not finite.
+    #[error("the weight decay is {0}; it must be at least zero and finite")]
+    WeightDecay(f64),
+    /// No passes over the data.
+    #[error("the number of epochs is 0; it must be at least 1")]
+    NoEpochs,
+    /// Batches without data.
+    #[error("the batch size is 0; it must be at least 1")]
+    EmptyBatch,
+}

@@ -1,0 +1,59 @@
+//! Requests that are well-formed but have no meaning, or are not offered.
+
+/// A request that is well-formed but has no meaning, or is not offered.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// A link for a likelihood that has none such.
+    #[error("the {link} link does not apply to a {likelihood} likelihood; use {instead}")]
+    Link {
+        /// The link.
+        link: &'static str,
+        /// The likelihood.
+        likelihood: &'static str,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// The function-space solver needs a proper prior.
+    #[error(
+        "the function-space solver needs a positive prior precision on every parameter; use the weight-space solver"
+    )]
+    ImproperPrior,
+    /// The matrix-free solver needs a proper prior.
+    #[error(
+        "the matrix-free metric solver needs a positive prior precision on every parameter; give one, or use the exact solver, which works in weight space without a prior"
+    )]
+    ImproperMatrixFree,
+    /// A metric that is not made of data points one by one.
+    #[error(
+        "{what} applies to these metrics: {metrics}; leave it out with the {metric} metric, which is cheap without"
+    )]
+    MetricOption {
+        /// What was asked for.
+        what: &'static str,
+        /// The metrics to which it applies.
+        metrics: String,
+        /// The metric.
+        metric: &'static str,
+    },
+    /// A way to sample that is not a metric with an exponential and a logarithmic map.
+    #[error("the {metric} metric is for sampling only; the exponential and the logarithmic map take {metrics}")]
+    NoMaps {
+        /// The metric.
+        metric: &'static str,
+        /// The metrics that have these maps.
+        metrics: String,
+    },
+    /// A map whose points cannot be taken apart.
+    #[error("this map cannot be restricted to a part of its points; use all of the data for the metric")]
+    PartOfPoints,
+    /// A structure that follows from the training data cannot be saved without them.
+    #[error("the {0} solver needs the training data; keep them in the file, or fit in weight space")]
+    SaveWithoutData(&'static str),
+    /// Classes have no quantiles.
+    #[error("classes have no quantiles or intervals; use the class probabilities")]
+    ClassQuantiles,
+    /// The evidence needs a proper prior.
+    #[error("the log marginal likelihood is defined for a positive prior precision only")]
+    ImproperEvidence,
+}
