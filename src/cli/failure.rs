@@ -89,6 +89,11 @@ fn with_flags(error: &Error) -> String {
         Error::MissingActivation { .. } => vec!["`--activation`, for example `--activation tanh`".to_string()],
         Error::NoTrainingData { .. } => vec!["`--without-data` left them out".to_string()],
         Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
+        Error::BatchSize { .. } => vec!["`--metric-batch`".to_string()],
+        Error::UnknownColumn { .. } => vec!["`--ignore`".to_string()],
+        Error::EmptyCell { .. } => vec!["`--ignore`, `--drop-missing`".to_string()],
+        Error::TunedToBound { bound, .. } => vec![format!("`--{}`", bound.parameter.replace(' ', "-"))],
+        Error::Metadata { key: "format", .. } => vec!["`rla fit` writes posteriors".to_string()],
         _ => Vec::new(),
     };
     if flags.is_empty() { message } else { format!("{message} ({})", flags.join(", ")) }

@@ -85,7 +85,7 @@ pub struct GeodesicOptions {
     /// Mean evaluations until the drift is at most 1e-3, of the same geodesics by Dormand-Prince and by Adams: Snelson's
     /// data, D = 31, 200 and 106 (complete), 303 and 144 (with a gap), standardised 89 and 58, 144 and 69; networks
     /// 1-W-W-1 on a sine, W = 10: 142 and 80, W = 30: 276 and 160, W = 100: 485 and 267. The network's outputs at their
-    /// ends are about as accurate (`cargo bench --bench methods`). Only where the metric has kinks does Adams take
+    /// ends are about as accurate (benchmark `methods`). Only where the metric has kinks does Adams take
     /// more, by a sixth.
     pub integrator: Integrator,
     /// The most steps, accepted and rejected, of one integration. With fixed tolerances 4096, Diffrax's and so the

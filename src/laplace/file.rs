@@ -205,7 +205,7 @@ fn check_format(path: &Path, file: &TensorFile) -> Result<()> {
         Some(FORMAT) => {}
         Some(other) => return Err(metadata_error(path, "format", format!("is `{other}`, not `{FORMAT}`"))),
         None => {
-            let problem = format!("is missing: this is not a `{FORMAT}` file; `rla fit` writes one");
+            let problem = format!("is missing: this is not a `{FORMAT}` file; save a fitted posterior to make one");
             return Err(metadata_error(path, "format", problem));
         }
     }

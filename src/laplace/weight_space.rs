@@ -35,7 +35,7 @@ fn factor_with_prior(cholesky: &mut Cholesky, prior: &PriorPrecision) -> std::re
 
 /// Multiply-adds of J̃ᵀJ̃ (half of it) and its Cholesky factor. Measured times follow this count to within a factor of
 /// two from D = 31 to 1,000, where the two solvers differ by far more but for a narrow range of sizes. In all pairs that
-/// `cargo bench --bench scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the smaller count is the faster.
+/// the benchmark `scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the smaller count is the faster.
 pub(super) fn work(map: &dyn Map) -> f64 {
     let (rows, d) = ((map.n_points() * map.n_outputs()) as f64, map.n_params() as f64);
     0.5 * rows * d * d + d * d * d / 6.0

@@ -201,7 +201,7 @@ mod tests {
             |seed: usize| Mat::from_fn(420, 420, |i, j| (((i * 7 + j * 13 + seed) % 101) as f64 - 50.0) / 37.0);
         let (left, right) = (matrix(1), matrix(2));
         std::thread::spawn(move || {
-            // A pool of its own, of which this thread is no part, is what a program with `--threads` has.
+            // A pool of its own, of which this thread is no part, is what a program that sets its number of threads has.
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             assert!(pool.is_ok());
             let par = if threads == 1 { Par::Seq } else { Par::rayon(threads) };
