@@ -16,7 +16,10 @@ use riemannian_laplace::internals::estimate::{euclidean_map, random_starts};
 use riemannian_laplace::internals::likelihood::Gaussian;
 use riemannian_laplace::internals::map::Evaluator;
 use riemannian_laplace::internals::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
-use riemannian_laplace::internals::reference::{Convergence, InvalidChains, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start, WORST_R_HAT, nuts};
+use riemannian_laplace::internals::reference::{
+    Convergence, InvalidChains, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start,
+    WORST_R_HAT, nuts,
+};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::{Error, Result};
 

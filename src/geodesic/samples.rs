@@ -234,4 +234,3 @@ impl Samples {
 fn describe(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "none".to_string(), |value| value.to_string())
 }
-

@@ -13,7 +13,7 @@ use super::fit::{Fit, Laplace, PriorValues};
 use super::problem::Problem;
 use super::structure::{SavedTensor, SavedTensors, Structure};
 use crate::data::{Dataset, Schema};
-use crate::error::{Error, Result, Unsupported, check_size};
+use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::memory;
@@ -149,7 +149,7 @@ impl Laplace {
         let inputs = data.as_ref().map(|data| Arc::new(data.inputs().clone()));
         let problem = Problem { model, family, n_data, inputs };
         let needed = structure.loaded_numbers(&problem);
-        let advice = format!("a limit of {} would fit it", memory::gigabytes(needed * 8e-9));
+        let advice = format!("a limit of {} would fit it", gigabytes(needed * 8e-9));
         memory::check(&format!("the {structure} posterior in {}", path.display()), needed, advice)?;
         let mut sums = Part { path, prefix: "sums.", file: &mut file };
         let curvature = if data.is_none() { Some(structure.load_sums(&problem, &mut sums)?) } else { None };

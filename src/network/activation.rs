@@ -240,9 +240,9 @@ impl FromStr for Activation {
     type Err = UnknownActivation;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|activation| activation.name() == name).ok_or_else(|| UnknownActivation {
-            name: name.to_owned(),
-            known: Self::ALL.map(Self::name).join(", "),
-        })
+        Self::ALL
+            .into_iter()
+            .find(|activation| activation.name() == name)
+            .ok_or_else(|| UnknownActivation { name: name.to_owned(), known: Self::ALL.map(Self::name).join(", ") })
     }
 }

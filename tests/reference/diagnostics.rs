@@ -132,8 +132,14 @@ fn a_binary_quantity_has_diagnostics() -> Result<()> {
 fn what_cannot_be_diagnosed() -> Result<()> {
     let values = array![[1.0], [2.0], [f64::INFINITY]];
     assert!(matches!(Diagnostics::of(values.view(), 1), Err(Error::NotFinite { row: 2, column: 0, .. })));
-    assert!(matches!(Diagnostics::of(values.view(), 2), Err(Error::Chains(InvalidChains::Unequal { chains: 2, draws: 3 }))));
-    assert!(matches!(Diagnostics::of(values.view(), 0), Err(Error::Chains(InvalidChains::Unequal { chains: 0, draws: 3 }))));
+    assert!(matches!(
+        Diagnostics::of(values.view(), 2),
+        Err(Error::Chains(InvalidChains::Unequal { chains: 2, draws: 3 }))
+    ));
+    assert!(matches!(
+        Diagnostics::of(values.view(), 0),
+        Err(Error::Chains(InvalidChains::Unequal { chains: 0, draws: 3 }))
+    ));
     assert!(of(&[1.0, 2.0, 3.0], 1)?.r_hat.is_nan());
     assert!(of(&[], 1)?.r_hat.is_nan());
     let nothing = Diagnostics::of(Array2::zeros((100, 0)).view(), 4)?;
