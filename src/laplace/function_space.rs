@@ -22,8 +22,8 @@ use super::structure::{
 use crate::error::{Error, Result, Unsupported};
 use crate::likelihood::Family;
 use crate::linalg::{
-    Cholesky, FailedPivot, dot, eigenvalues, inverse_lower, mirror_lower, pack_lower, packed_length, parallelism,
-    trace_of_product, unpack_lower,
+    Cholesky, FailedPivot, PackedFactor, dot, eigenvalues, inverse_lower, mirror_lower, pack_lower, packed_diagonal,
+    packed_length, parallelism, trace_of_product,
 };
 use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::memory;
@@ -83,12 +83,12 @@ pub(super) fn load(
     file: &mut dyn SavedTensors,
 ) -> Result<Arc<dyn Precision>> {
     let (size, inputs) = (problem.n_rows(), training_inputs(problem)?);
-    let lower = unpack_lower(&file.take("cholesky", &[packed_length(size)])?, size);
-    damaged((0..size).map(|i| lower[(i, i)]))?;
+    let packed = file.take("cholesky", &[packed_length(size)])?;
+    damaged(packed_diagonal(&packed, size))?;
     let map = problem.model.bind(inputs.view())?;
-    let cholesky = Cholesky::from_factor(lower);
+    let factor = PackedFactor::packed(packed, size);
     let source = Source { map, theta: problem.model.parameters().into(), family: problem.family.clone() };
-    Ok(Arc::new(FunctionSpace { rows: OnceLock::new(), source, cholesky, prior: prior.clone() }))
+    Ok(Arc::new(FunctionSpace { rows: OnceLock::new(), source, factor, prior: prior.clone() }))
 }
 
 fn training_inputs(problem: &Problem) -> Result<&Arc<Array2<f64>>> {
@@ -242,15 +242,15 @@ pub struct FunctionSpace {
     /// J̃; made when first asked for, where only the factor was read.
     rows: OnceLock<Option<Box<dyn Rows>>>,
     source: Source,
-    cholesky: Cholesky,
+    factor: PackedFactor,
     prior: PriorPrecision,
 }
 
 impl std::fmt::Debug for FunctionSpace {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { source, cholesky, prior, .. } = self;
+        let Self { source, factor, prior, .. } = self;
         let mut fields = formatter.debug_struct("FunctionSpace");
-        fields.field("source", source).field("cholesky", cholesky).field("prior", prior).finish_non_exhaustive()
+        fields.field("source", source).field("factor", factor).field("prior", prior).finish_non_exhaustive()
     }
 }
 
@@ -265,7 +265,7 @@ impl FunctionSpace {
         rows.gram(&prior.variances(), cholesky.matrix_mut(), &mut Scratch::default());
         factor_with_identity(&mut cholesky).map_err(|pivot| not_definite(rows.n_rows(), pivot))?;
         let source = Source { map: map.clone(), theta: theta.into(), family: family.clone() };
-        Ok(Self { rows: OnceLock::from(Some(rows)), source, cholesky, prior: prior.clone() })
+        Ok(Self { rows: OnceLock::from(Some(rows)), source, factor: cholesky.into(), prior: prior.clone() })
     }
 
     /// J̃. The rows were made without error when the posterior was fitted, and so they are again.
@@ -282,7 +282,7 @@ impl FunctionSpace {
     fn solve_once(&self, rhs: &[f64], solution: &mut [f64], scratch: &mut Scratch) {
         let mut scaled = rhs.to_vec();
         self.prior.divide(&mut scaled);
-        let mut outputs = vec![0.0; self.cholesky.size()];
+        let mut outputs = vec![0.0; self.factor.size()];
         self.rows().times(&scaled, &mut outputs, scratch);
         self.correct(&mut outputs, solution, scratch);
         for (value, scaled) in solution.iter_mut().zip(&scaled) {
@@ -292,13 +292,13 @@ impl FunctionSpace {
 
     /// outputs ← S⁻¹ outputs, solution ← A⁻¹J̃ᵀ outputs.
     fn correct(&self, outputs: &mut [f64], solution: &mut [f64], scratch: &mut Scratch) {
-        self.cholesky.solve(outputs);
+        self.factor.get().solve(outputs);
         self.rows().transpose_times(outputs, solution, scratch);
         self.prior.divide(solution);
     }
 
     fn times_with(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        let mut outputs = vec![0.0; self.cholesky.size()];
+        let mut outputs = vec![0.0; self.factor.size()];
         self.rows().times(direction, &mut outputs, scratch);
         self.rows().transpose_times(&outputs, product, scratch);
         self.prior.for_each_group(|range, alpha| {
@@ -315,9 +315,9 @@ impl FunctionSpace {
         let variances = self.prior.variances();
         let mut prior_covariance = Mat::zeros(size, size);
         rows.gram(&variances, prior_covariance.as_mut(), scratch);
-        let mut cross = Mat::zeros(self.cholesky.size(), size);
+        let mut cross = Mat::zeros(self.factor.size(), size);
         self.rows().cross_gram(rows, &variances, cross.as_mut(), scratch);
-        self.cholesky.solve_lower_many(cross.as_mut());
+        self.factor.get().solve_lower_many(cross.as_mut());
         let mut covariance = prior_covariance.clone();
         mirror_lower(&mut covariance);
         let work = (size * size) as f64 * cross.nrows() as f64;
@@ -339,14 +339,14 @@ impl Precision for FunctionSpace {
     }
 
     fn log_det_ratio(&self) -> f64 {
-        self.cholesky.log_det()
+        self.factor.get().log_det()
     }
 
     /// M − tr S⁻¹.
     fn effective_parameters(&self) -> f64 {
-        let size = self.cholesky.size();
+        let size = self.factor.size();
         let mut inverse_root: Mat<f64> = Mat::identity(size, size);
-        self.cholesky.solve_lower_many(inverse_root.as_mut());
+        self.factor.get().solve_lower_many(inverse_root.as_mut());
         let trace: f64 = inverse_root.col_iter().map(|column| column.squared_norm_l2()).sum();
         size as f64 - trace
     }
@@ -376,7 +376,7 @@ impl Precision for FunctionSpace {
     }
 
     fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
-        let size = self.cholesky.size();
+        let size = self.factor.size();
         let (mut prior_draw, mut noise, mut outputs) = (vec![0.0; draw.len()], vec![0.0; size], vec![0.0; size]);
         fill_standard_normal(generator, &mut prior_draw);
         fill_standard_normal(generator, &mut noise);
@@ -393,7 +393,7 @@ impl Precision for FunctionSpace {
     }
 
     fn covariance(&self, rows: MatRef<'_, f64>, mut covariance: MatMut<'_, f64>) {
-        let (count, size, d) = (rows.nrows(), self.cholesky.size(), self.n_params());
+        let (count, size, d) = (rows.nrows(), self.factor.size(), self.n_params());
         let mut scratch = Scratch::default();
         let mut responses = vec![vec![0.0; size]; count];
         let mut remainders = vec![vec![0.0; d]; count];
@@ -405,7 +405,7 @@ impl Precision for FunctionSpace {
             scaled.copy_from_slice(remainder);
             self.prior.divide(&mut scaled);
             self.rows().times(&scaled, response, &mut scratch);
-            self.cholesky.solve(response);
+            self.factor.get().solve(response);
             self.rows().transpose_times(response, &mut explained, &mut scratch);
             for (value, share) in remainder.iter_mut().zip(&explained) {
                 *value -= share;
@@ -450,12 +450,12 @@ impl Precision for FunctionSpace {
     }
 
     fn size_in_words(&self) -> String {
-        let size = self.cholesky.size();
+        let size = self.factor.size();
         format!("a {size} × {size} matrix")
     }
 
     fn save(&self) -> Vec<SavedTensor> {
-        let values = pack_lower(self.cholesky.lower());
+        let values = pack_lower(self.factor.get().lower());
         vec![SavedTensor { name: "cholesky".to_string(), shape: vec![values.len()], values }]
     }
 }

@@ -14,8 +14,8 @@ use super::structure::{
 };
 use crate::error::{Error, Result};
 use crate::linalg::{
-    Cholesky, FailedPivot, eigenvalues, inverse_lower, mirror_lower, multiply, multiply_by_own_transpose, pack_lower,
-    packed_length, trace_of_product, unpack_lower,
+    Cholesky, FailedPivot, PackedFactor, eigenvalues, inverse_lower, mirror_lower, multiply, multiply_by_own_transpose,
+    pack_lower, packed_diagonal, packed_length, trace_of_product, unpack_lower,
 };
 use crate::map::{Map, PulledBack};
 use crate::memory;
@@ -73,10 +73,10 @@ pub(super) fn load(
     file: &mut dyn SavedTensors,
 ) -> Result<Arc<dyn Precision>> {
     let d = problem.model.n_params();
-    let lower = unpack_lower(&file.take("cholesky", &[packed_length(d)])?, d);
-    damaged((0..d).map(|i| lower[(i, i)]))?;
-    let cholesky = Cholesky::from_factor(lower);
-    Ok(Arc::new(WeightSpace { matrix: OnceLock::new(), cholesky, prior: prior.clone() }))
+    let packed = file.take("cholesky", &[packed_length(d)])?;
+    damaged(packed_diagonal(&packed, d))?;
+    let factor = PackedFactor::packed(packed, d);
+    Ok(Arc::new(WeightSpace { matrix: OnceLock::new(), factor, prior: prior.clone() }))
 }
 
 fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
@@ -205,7 +205,7 @@ fn packed(name: &str, lower: MatRef<'_, f64>) -> SavedTensor {
 pub struct WeightSpace {
     /// G; made of the factor when first asked for, where only that was read.
     matrix: OnceLock<Mat<f64>>,
-    cholesky: Cholesky,
+    factor: PackedFactor,
     prior: PriorPrecision,
 }
 
@@ -242,14 +242,14 @@ impl WeightSpace {
         let mut matrix = cholesky.lower().to_owned();
         mirror_lower(&mut matrix);
         cholesky.factor().map_err(error)?;
-        Ok(Self { matrix: OnceLock::from(matrix), cholesky, prior })
+        Ok(Self { matrix: OnceLock::from(matrix), factor: cholesky.into(), prior })
     }
 
     /// G.
     pub fn matrix(&self) -> MatRef<'_, f64> {
         let matrix = self.matrix.get_or_init(|| {
-            let size = self.cholesky.size();
-            let lower = Mat::from_fn(size, size, |i, j| if i >= j { self.cholesky.lower()[(i, j)] } else { 0.0 });
+            let (size, factor) = (self.factor.size(), self.cholesky());
+            let lower = Mat::from_fn(size, size, |i, j| if i >= j { factor.lower()[(i, j)] } else { 0.0 });
             let mut matrix = Mat::zeros(size, size);
             multiply_by_own_transpose(matrix.as_mut(), Accum::Replace, lower.as_ref());
             mirror_lower(&mut matrix);
@@ -260,12 +260,12 @@ impl WeightSpace {
 
     /// The factor of G.
     pub fn cholesky(&self) -> &Cholesky {
-        &self.cholesky
+        self.factor.get()
     }
 
     /// G⁻¹.
     pub fn covariance_matrix(&self) -> Mat<f64> {
-        let mut covariance = inverse_lower(&self.cholesky);
+        let mut covariance = inverse_lower(self.cholesky());
         mirror_lower(&mut covariance);
         covariance
     }
@@ -273,15 +273,15 @@ impl WeightSpace {
 
 impl Precision for WeightSpace {
     fn n_params(&self) -> usize {
-        self.cholesky.size()
+        self.factor.size()
     }
 
     fn log_det_ratio(&self) -> f64 {
-        self.cholesky.log_det() - self.prior.log_det()
+        self.cholesky().log_det() - self.prior.log_det()
     }
 
     fn effective_parameters(&self) -> f64 {
-        let covariance = inverse_lower(&self.cholesky);
+        let covariance = inverse_lower(self.cholesky());
         let mut prior_share = 0.0;
         self.prior.for_each_group(|range, alpha| {
             prior_share += alpha * range.map(|d| covariance[(d, d)]).sum::<f64>();
@@ -302,19 +302,19 @@ impl Precision for WeightSpace {
 
     fn solve(&self, rhs: &[f64], solution: &mut [f64]) {
         solution.copy_from_slice(rhs);
-        self.cholesky.solve(solution);
+        self.cholesky().solve(solution);
     }
 
     /// v = L⁻ᵀε.
     fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
         fill_standard_normal(generator, draw);
-        self.cholesky.solve_upper(draw);
+        self.cholesky().solve_upper(draw);
     }
 
     /// (L⁻¹Cᵀ)ᵀ(L⁻¹Cᵀ).
     fn covariance(&self, rows: MatRef<'_, f64>, covariance: MatMut<'_, f64>) {
         let mut solved = rows.transpose().to_owned();
-        self.cholesky.solve_lower_many(solved.as_mut());
+        self.cholesky().solve_lower_many(solved.as_mut());
         multiply(covariance, Accum::Replace, solved.transpose(), solved.as_ref());
     }
 
@@ -328,7 +328,7 @@ impl Precision for WeightSpace {
     }
 
     fn save(&self) -> Vec<SavedTensor> {
-        vec![packed("cholesky", self.cholesky.lower())]
+        vec![packed("cholesky", self.cholesky().lower())]
     }
 }
 

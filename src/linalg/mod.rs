@@ -15,7 +15,10 @@ pub use conjugate_gradients::{ConjugateGradients, Convergence, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
-pub use symmetric::{inverse_lower, mirror_lower, pack_lower, packed_length, trace_of_product, unpack_lower};
+pub use symmetric::{
+    PackedFactor, inverse_lower, mirror_lower, pack_lower, packed_diagonal, packed_length, trace_of_product,
+    unpack_lower,
+};
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::prelude::{Reborrow, ReborrowMut};

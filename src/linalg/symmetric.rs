@@ -1,5 +1,7 @@
 //! Symmetric matrices by their lower triangle: packing, inverses from a factor, traces of products.
 
+use std::sync::OnceLock;
+
 use faer::{Accum, Mat};
 
 use super::{Cholesky, multiply_by_own_transpose};
@@ -41,6 +43,47 @@ pub fn unpack_lower(packed: &[f64], size: usize) -> Mat<f64> {
     matrix
 }
 
+/// The diagonal of a packed lower triangle.
+pub fn packed_diagonal(packed: &[f64], size: usize) -> impl Iterator<Item = f64> + '_ {
+    let mut place = 0;
+    (0..size).map_while(move |column| {
+        let value = packed.get(place).copied();
+        place += size - column;
+        value
+    })
+}
+
+/// A factor that is unpacked from its packed triangle when it is first used.
+#[derive(Debug, Clone)]
+pub struct PackedFactor {
+    size: usize,
+    packed: Vec<f64>,
+    factor: OnceLock<Cholesky>,
+}
+
+impl PackedFactor {
+    /// The factor of size `size` with this packed lower triangle.
+    pub fn packed(packed: Vec<f64>, size: usize) -> Self {
+        Self { size, packed, factor: OnceLock::new() }
+    }
+
+    /// The number of rows.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The factor, ready to solve with.
+    pub fn get(&self) -> &Cholesky {
+        self.factor.get_or_init(|| Cholesky::from_factor(unpack_lower(&self.packed, self.size)))
+    }
+}
+
+impl From<Cholesky> for PackedFactor {
+    fn from(factor: Cholesky) -> Self {
+        Self { size: factor.size(), packed: Vec::new(), factor: OnceLock::from(factor) }
+    }
+}
+
 /// M⁻¹ from the factor of M, lower triangle.
 pub fn inverse_lower(cholesky: &Cholesky) -> Mat<f64> {
     let size = cholesky.size();
@@ -74,6 +117,8 @@ mod tests {
             let packed = pack_lower(matrix.as_ref());
             assert_eq!(packed.len(), packed_length(size));
             assert_eq!(unpack_lower(&packed, size), matrix);
+            let diagonal: Vec<f64> = (0..size).map(|i| matrix[(i, i)]).collect();
+            assert_eq!(packed_diagonal(&packed, size).collect::<Vec<f64>>(), diagonal);
         }
     }
 }
