@@ -21,26 +21,55 @@ struct OwnProducts<'a> {
 }
 
 /// The inner products of each of `left` with each of `right`, slices of equal length.
+///
+/// Plain loops of constant length, which the compiler unrolls; closures over arrays (`array::map`) are functions of their
+/// own without the vector instructions, and cost twice the time wherever they are not inlined.
 #[inline(always)]
 fn block<S: Simd>(simd: S, left: [&[f64]; BLOCK.0], right: [&[f64]; BLOCK.1]) -> [[f64; BLOCK.1]; BLOCK.0] {
-    let mut sums = [[simd.splat_f64s(0.0); BLOCK.1]; BLOCK.0];
-    let (left, right) = (left.map(S::as_simd_f64s), right.map(S::as_simd_f64s));
-    let length = left[0].0.len();
-    let (left_heads, right_heads) = (left.map(|x| &x.0[..length]), right.map(|x| &x.0[..length]));
-    let mut add = |x: [S::f64s; BLOCK.0], y: [S::f64s; BLOCK.1]| {
-        for (sums, x) in sums.iter_mut().zip(x) {
-            for (sum, y) in sums.iter_mut().zip(y) {
-                *sum = simd.mul_add_e_f64s(x, y, *sum);
+    let zero = simd.splat_f64s(0.0);
+    let mut sums = [[zero; BLOCK.1]; BLOCK.0];
+    let (mut left_heads, mut left_tails): ([&[S::f64s]; BLOCK.0], [&[f64]; BLOCK.0]) = ([&[]; BLOCK.0], [&[]; BLOCK.0]);
+    let (mut right_heads, mut right_tails): ([&[S::f64s]; BLOCK.1], [&[f64]; BLOCK.1]) =
+        ([&[]; BLOCK.1], [&[]; BLOCK.1]);
+    let length = S::as_simd_f64s(left[0]).0.len();
+    for r in 0..BLOCK.0 {
+        let (head, tail) = S::as_simd_f64s(left[r]);
+        (left_heads[r], left_tails[r]) = (&head[..length], tail);
+    }
+    for c in 0..BLOCK.1 {
+        let (head, tail) = S::as_simd_f64s(right[c]);
+        (right_heads[c], right_tails[c]) = (&head[..length], tail);
+    }
+    let mut y = [zero; BLOCK.1];
+    for k in 0..length {
+        for c in 0..BLOCK.1 {
+            y[c] = right_heads[c][k];
+        }
+        for r in 0..BLOCK.0 {
+            let x = left_heads[r][k];
+            for c in 0..BLOCK.1 {
+                sums[r][c] = simd.mul_add_e_f64s(x, y[c], sums[r][c]);
             }
         }
-    };
-    for k in 0..length {
-        add(left_heads.map(|x| x[k]), right_heads.map(|x| x[k]));
     }
-    if !left[0].1.is_empty() {
-        add(left.map(|x| simd.partial_load_f64s(x.1)), right.map(|x| simd.partial_load_f64s(x.1)));
+    if !left_tails[0].is_empty() {
+        for c in 0..BLOCK.1 {
+            y[c] = simd.partial_load_f64s(right_tails[c]);
+        }
+        for r in 0..BLOCK.0 {
+            let x = simd.partial_load_f64s(left_tails[r]);
+            for c in 0..BLOCK.1 {
+                sums[r][c] = simd.mul_add_e_f64s(x, y[c], sums[r][c]);
+            }
+        }
     }
-    sums.map(|sums| sums.map(|sum| simd.reduce_sum_f64s(sum)))
+    let mut products = [[0.0; BLOCK.1]; BLOCK.0];
+    for r in 0..BLOCK.0 {
+        for c in 0..BLOCK.1 {
+            products[r][c] = simd.reduce_sum_f64s(sums[r][c]);
+        }
+    }
+    products
 }
 
 impl WithSimd for OwnProducts<'_> {
@@ -50,12 +79,19 @@ impl WithSimd for OwnProducts<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { columns, mut product } = self;
         let size = columns.ncols();
-        // Beyond the last column stands the last one again; its products are not kept.
+        // Beyond the last column comes the last one again; its products are not kept.
         let column = |index: usize| column_slice(columns.col(index.min(size - 1)));
         for i in (0..size).step_by(BLOCK.0) {
-            let left = std::array::from_fn(|r| column(i + r));
+            let mut left: [&[f64]; BLOCK.0] = [&[]; BLOCK.0];
+            for (r, slice) in left.iter_mut().enumerate() {
+                *slice = column(i + r);
+            }
             for j in (0..size.min(i + BLOCK.0)).step_by(BLOCK.1) {
-                let products = block(simd, left, std::array::from_fn(|c| column(j + c)));
+                let mut right: [&[f64]; BLOCK.1] = [&[]; BLOCK.1];
+                for (c, slice) in right.iter_mut().enumerate() {
+                    *slice = column(j + c);
+                }
+                let products = block(simd, left, right);
                 for (r, products) in products.iter().enumerate() {
                     for (c, value) in products.iter().enumerate() {
                         if i + r < size && j + c <= i + r {
@@ -105,7 +141,8 @@ impl WithSimd for Factor<'_> {
             let current = &mut rest[..height];
             for start in (first..height).step_by(group) {
                 let vectors = S::as_mut_simd_f64s(&mut current[start..start + group]).0;
-                let mut sums: [S::f64s; GROUP] = std::array::from_fn(|b| vectors[b]);
+                let mut sums = [simd.splat_f64s(0.0); GROUP];
+                sums.copy_from_slice(vectors);
                 for column in done.chunks_exact(height) {
                     let factor = simd.splat_f64s(-column[j]);
                     let left = S::as_simd_f64s(&column[start..start + group]).0;
