@@ -4,6 +4,7 @@
 //! several threads, or for several users of a service, is counted together. A request beyond the limit is an error that
 //! says how much is needed, for what, and what would fit.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,15 +43,42 @@ pub fn room() -> u64 {
     limit().saturating_sub(reserved())
 }
 
-/// Bytes of memory available now, the control group's limit included where there is one.
+/// Bytes of memory available now, the control groups' limits included where there are any.
 fn available() -> u64 {
-    let Ok(mut system) = sysinfo::System::new() else { return u64::MAX / 2 };
+    if !sysinfo::IS_SUPPORTED_SYSTEM {
+        return u64::MAX / 2;
+    }
+    let mut system = sysinfo::System::new();
     system.refresh_memory();
     let free = system.available_memory();
-    match system.cgroup_limits() {
-        Some(group) if group.free_memory > 0 => free.min(group.free_memory),
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    match left_by_groups(&groups, Path::new("/sys/fs/cgroup")) {
+        Some(left) if left > 0 => free.min(left),
         _ => free,
     }
+}
+
+/// Bytes left by the control groups of memory that this process is in, each group within its parent; `None` if none has
+/// a limit. `groups` is the content of `/proc/self/cgroup`. In a container its paths may be those of the host, which do
+/// not exist there: the root is then the container's own group.
+fn left_by_groups(groups: &str, root: &Path) -> Option<u64> {
+    groups.lines().filter_map(|line| left_by_group(line, root)).min()
+}
+
+/// The same for one line, `hierarchy:controllers:path`: no controller in version 2, a list of them in version 1.
+fn left_by_group(line: &str, root: &Path) -> Option<u64> {
+    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+    let (root, limit, used) = match controllers {
+        "" => (root.to_path_buf(), "memory.max", "memory.current"),
+        list if list.split(',').any(|name| name == "memory") => {
+            (root.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
+        }
+        _ => return None,
+    };
+    let number = |file: PathBuf| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let group = root.join(path.trim_start_matches('/'));
+    let parents = group.ancestors().take_while(|folder| folder.starts_with(&root));
+    parents.filter_map(|folder| Some(number(folder.join(limit))?.saturating_sub(number(folder.join(used))?))).min()
 }
 
 /// A share of the memory budget, given back when dropped. Kept beside the arrays that it was asked for.
@@ -156,6 +184,33 @@ mod tests {
         assert_eq!(kept.bytes(), 8000);
         kept.shrink(10.0);
         assert_eq!(kept.bytes(), 80);
+        Ok(())
+    }
+
+    #[test]
+    fn the_tightest_control_group_counts() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path();
+        let write = |group: &str, names: [&str; 2], limit: &str, used: &str| {
+            std::fs::create_dir_all(root.join(group))?;
+            std::fs::write(root.join(group).join(names[0]), format!("{limit}\n"))?;
+            std::fs::write(root.join(group).join(names[1]), format!("{used}\n"))
+        };
+        let second = ["memory.max", "memory.current"];
+        write("slice", second, "500", "350")?;
+        write("slice/job", second, "max", "100")?;
+        write("slice/job/step", second, "400", "50")?;
+        assert_eq!(left_by_groups("0::/slice/job/step\n", root), Some(150));
+        assert_eq!(left_by_groups("0::/\n", root), None);
+        write("", second, "1000", "900")?;
+        assert_eq!(left_by_groups("0::/slice/job/step\n", root), Some(100));
+        assert_eq!(left_by_groups("0::/of/the/host\n", root), Some(100));
+        assert_eq!(left_by_groups("", root), None);
+        assert_eq!(left_by_groups("no such line\n", root), None);
+
+        write("memory/job", ["memory.limit_in_bytes", "memory.usage_in_bytes"], "70", "80")?;
+        assert_eq!(left_by_groups("9:cpu,cpuacct:/job\n8:pids,memory:/job\n", root), Some(0));
+        assert_eq!(left_by_groups("9:cpu,cpuacct:/job\n", root), None);
         Ok(())
     }
 }
