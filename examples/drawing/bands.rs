@@ -2,6 +2,7 @@
 //! needed to use the crate.
 
 use std::error::Error;
+use std::fs::File;
 use std::path::Path;
 
 use ndarray::Array2;
@@ -105,10 +106,10 @@ pub fn draw(
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    let size = (width as u32, height as u32);
-    let mut png = BitMapBackend::new(path, size);
-    png.blit_bitmap((0, 0), size, &smooth)?;
-    png.present()?;
+    let mut encoder = png::Encoder::new(File::create(path)?, width as u32, height as u32);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.write_header()?.write_image_data(&smooth)?;
     println!("\nPicture: {}", path.display());
     Ok(())
 }
