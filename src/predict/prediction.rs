@@ -139,6 +139,9 @@ impl Prediction {
 
     /// The central interval that holds y with probability `level`: its lower and upper ends.
     pub fn interval(&self, level: f64) -> Result<(Array2<f64>, Array2<f64>)> {
+        if !(level > 0.0 && level < 1.0) {
+            return Err(Error::QuantileLevel(level));
+        }
         let mut ends = self.quantiles(&[0.5 * (1.0 - level), 0.5 * (1.0 + level)])?.into_iter();
         match (ends.next(), ends.next()) {
             (Some(lower), Some(upper)) => Ok((lower, upper)),
