@@ -179,7 +179,7 @@ fn mixture(laplace: &Laplace, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>
 pub fn draw_weights(laplace: &Laplace, draws: &Draws) -> Result<Array2<f64>> {
     let theta = laplace.parameters();
     let count = draws.range.len();
-    let _reservation = memory::reserve("the samples", (count * theta.len()) as f64, "ask for fewer samples")?;
+    let _reservation = memory::reserve("the samples", count as f64 * theta.len() as f64, "ask for fewer samples")?;
     let mut weights = Array2::zeros((count, theta.len()));
     let rows = weights.as_slice_mut().unwrap_or_default().par_chunks_mut(theta.len().max(1));
     rows.zip(draws.range.clone()).for_each(|(row, index)| {

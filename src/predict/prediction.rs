@@ -9,6 +9,7 @@ use crate::data::{Schema, check_targets};
 use crate::error::{Error, Result, Unsupported};
 use crate::geodesic::Samples;
 use crate::likelihood::Family;
+use crate::memory;
 use crate::random::{Purpose, stream};
 
 /// Points at which a log-normal rate is taken for quantiles, equally likely.
@@ -206,7 +207,11 @@ impl Prediction {
         let (points, p) = self.mean.dim();
         let likelihood = self.family.likelihood();
         let width = likelihood.n_targets(p);
+        memory::check("the draws", count as f64 * (points * width) as f64, "ask for fewer draws or points at a time")?;
         let mut draws = Array3::zeros((count, points, width));
+        if count == 0 {
+            return Ok(draws);
+        }
         let mut target = vec![0.0; width];
         let mut write = |draws: &mut Array3<f64>, generator: &mut _, place: (usize, usize), f: &[f64]| {
             likelihood.draw(f, generator, &mut target);
