@@ -6,7 +6,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 
 use super::problem::{BatchRows, Problem, sigmas};
 use super::structure::{Curvature, Precision, Structure};
-use crate::data::{Batches, Dataset, Schema, row_blocks};
+use crate::data::{Batch, Batches, Dataset, Schema, row_blocks};
 use crate::error::{Error, Result, check_size, gigabytes};
 use crate::likelihood::Family;
 use crate::map::Model;
@@ -299,19 +299,22 @@ fn outputs(model: &dyn Model, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>
 
 /// Sums over all data: each row block on its own, then the blocks in their order.
 fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Result<(Box<dyn Curvature>, Fit)> {
-    let (model, likelihood) = (&problem.model, problem.family.likelihood());
+    let model = &problem.model;
     let mut total: Option<(Box<dyn Curvature>, Fit)> = None;
     for block in row_blocks(data.n_rows()) {
         let mut curvature = structure.begin(problem)?;
         let mut fit = Fit::none(&problem.family, model.n_outputs());
         let rows = rows_at_once(&**model, curvature.numbers_per_point());
-        for batch in data.batches(block, rows)? {
+        let mut next = block.start;
+        for batch in data.batches(block.clone(), rows)? {
             let batch = batch?;
-            check_size("number of input columns", model.n_inputs(), batch.inputs.ncols())?;
-            check_size("number of target columns", likelihood.n_targets(model.n_outputs()), batch.targets.ncols())?;
+            check_batch(problem, &batch, next)?;
+            next = batch.rows().end;
             fit.add(problem, batch.first_row, &outputs(&**model, batch.inputs.view())?, batch.targets.view())?;
             curvature.accumulate(&BatchRows::new(problem, batch.inputs.view())?)?;
         }
+        let what = format!("number of rows that the source gives for rows {}..{}", block.start, block.end);
+        check_size(&what, block.len(), next - block.start)?;
         match &mut total {
             None => total = Some((curvature, fit)),
             Some((sum, whole)) => {
@@ -321,6 +324,20 @@ fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Re
         }
     }
     total.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })
+}
+
+/// Checks what a source of one's own may get wrong: the batch must begin with the row that is next, have as many targets
+/// as inputs, both of the right width, and finite inputs. (Targets are checked by the likelihood.)
+fn check_batch(problem: &Problem, batch: &Batch<'_>, next: usize) -> Result<()> {
+    let (model, likelihood) = (&problem.model, problem.family.likelihood());
+    check_size("first row of a batch", next, batch.first_row)?;
+    check_size("number of target rows of a batch", batch.inputs.nrows(), batch.targets.nrows())?;
+    check_size("number of input columns", model.n_inputs(), batch.inputs.ncols())?;
+    check_size("number of target columns", likelihood.n_targets(model.n_outputs()), batch.targets.ncols())?;
+    match batch.inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
+        Some(((row, column), _)) => Err(Error::NotFinite { what: "the input", row: next + row, column }),
+        None => Ok(()),
+    }
 }
 
 impl Fit {
