@@ -1,5 +1,5 @@
-//! Where the approximation is placed: the Euclidean MAP, or the Hausdorff MAP, which does not depend on how the
-//! parameters are chosen: the maximum of log π(θ) − ½ log det G(θ) (Yu et al. 2024, section 4.3.1).
+//! Where the approximation is centred: the Euclidean MAP, or the Hausdorff MAP, which does not depend on the
+//! parametrisation: the maximum of log π(θ) − ½ log det G(θ) (Yu et al. 2024, section 4.3.1).
 
 use rand_distr::{Distribution, StandardNormal};
 
@@ -25,7 +25,7 @@ pub struct PointEstimate {
     pub theta: Vec<f64>,
     /// The (unnormalised) log density there: ℓ, or ℓ − ½ log det G.
     pub log_density: f64,
-    /// Every run that ended at a finite value; the objective is the negative log density.
+    /// Every run that ended at a finite value; its objective is the negative log density.
     pub runs: MultistartMinimum,
 }
 

@@ -22,12 +22,12 @@ impl Laplace {
         predict::predict(self, inputs, method, &())
     }
 
-    /// The linearised predictive over the raw outputs at each input on its own: J G⁻¹ Jᵀ, without observation noise.
+    /// The linearised predictive over the raw outputs at each input separately: J G⁻¹ Jᵀ, without observation noise.
     pub fn linearized(&self, inputs: &Array2<f64>) -> Result<LatentGaussian> {
         predict::linearized(self, inputs)
     }
 
-    /// The linearised predictive over the raw outputs at all inputs together.
+    /// The linearised predictive over the raw outputs at all inputs jointly.
     pub fn linearized_joint(&self, inputs: &Array2<f64>) -> Result<JointGaussian> {
         predict::linearized_joint(self, inputs)
     }
@@ -47,7 +47,7 @@ impl Laplace {
         geodesic::sample_posterior(self, metric, &MetricOptions::default(), options, progress)
     }
 
-    /// The same with a metric that is evaluated without matrices, or made of a part of the data.
+    /// The same with a metric that is evaluated without matrices, or from a part of the data.
     pub fn sample_riemannian_with(
         &self,
         metric: MetricName,

@@ -1,9 +1,9 @@
 //! What the crate is made of, folder by folder: traits to implement, kernels, solvers, integrators, the paper's problems.
 //!
-//! These modules serve the program, the benchmarks and researchers who extend the method. They expose faer's matrices, and
-//! **may change in any release**; the types at the crate's root do not without a new major version.
+//! These modules serve the program, the benchmarks and researchers who extend the method. They expose faer's matrices,
+//! and **may change in any release**; the types at the crate's root change only with a new major version.
 //!
-//! The files are beside this one; each imports only from those before it in the list of `docs/architecture.md`.
+//! The files are next to this one; each imports only from those before it in the list in `docs/architecture.md`.
 
 #[path = "data/mod.rs"]
 pub mod data;

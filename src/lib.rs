@@ -1,6 +1,6 @@
 //! Post-hoc uncertainty for trained neural networks: the Laplace approximation and its Riemannian extension.
 //!
-//! The types of everyday use are here at the root, and in the [`prelude`]. What they are made of is in [`internals`].
+//! The types for everyday use are here at the root, and in the [`prelude`]. Their building blocks are in [`internals`].
 //!
 //! ```
 //! use ndarray::array;
@@ -26,25 +26,25 @@
 //! | v, a | velocity, acceleration | along a geodesic |
 //! | fₙ(θ) ∈ R^P | outputs | the model's raw outputs at input xₙ, n = 1…N |
 //! | Jₙ ∈ R^{P×D} | jacobian | of fₙ |
-//! | ḟ = Jv, f̈ = vᵀ∇²f v | first, second (with f a second-order *jet*) | first and second derivative of f along v |
+//! | ḟ = Jv, f̈ = vᵀ∇²f v | first, second (with f a second-order *jet*) | first and second derivatives of f along v |
 //! | Hₙ = H(fₙ) | output Fisher | Fisher information of the likelihood in its natural output coordinates |
-//! | A = diag(α) | prior precision | one value, or one for each layer |
+//! | A = diag(α) | prior precision | one value, or one per layer |
 //! | J̃ = RᵀJ, H = RRᵀ | rows, whitened | the whitened Jacobian, M = N·P rows |
 //! | Σ JₙᵀHₙJₙ | curvature | of the data at θ̂; with A the precision G |
 //!
 //! # Cost
 //!
-//! Fitting, the evidence, posterior draws, linearised predictions and one geodesic acceleration take, exactly and with
-//! the same answers,
+//! Fitting, the evidence, posterior draws, linearised predictions and one geodesic acceleration are exact in either
+//! space, with the same answers, and cost
 //!
 //! | | weight space | function space | matrix-free |
 //! |---|---|---|---|
 //! | time | O(M·D² + D³) | O(N·D + M²·Σwidths + M³) | O(N·D) per product |
 //! | memory | O(M·D + D²) | O(D + N·Σwidths + M²) | O(D + N·Σwidths + M·rank) |
 //!
-//! The cheaper of the first two is chosen; the third, for accelerations alone, is chosen on request
-//! ([`Pullback::with_matrix_free`](internals::metric::Pullback::with_matrix_free)). An integrator keeps 26 numbers for each
-//! parameter (Adams).
+//! The cheaper of the first two is chosen; the third is for accelerations alone, and on request
+//! ([`Pullback::with_matrix_free`](internals::metric::Pullback::with_matrix_free)). The Adams integrator keeps 26
+//! numbers per parameter.
 
 mod error;
 mod front;

@@ -43,8 +43,8 @@ impl PriorPrecision {
         Self { values: vec![0.0], groups: vec![n_params] }
     }
 
-    /// The same prior over the groups of a map: a single value serves any groups of as many parameters, one value for each
-    /// group only the same groups.
+    /// The same prior over the groups of a map: a single value fits any groups with the same total number of
+    /// parameters; one value per group fits only the same groups.
     pub fn for_groups(&self, groups: &[usize]) -> Result<Self> {
         check_size("number of parameters of the prior", groups.iter().sum(), self.n_params())?;
         if self.values.len() > 1 && self.groups != groups {
@@ -90,7 +90,7 @@ impl PriorPrecision {
         (0..self.groups.len()).map(|group| 1.0 / self.of_group(group)).collect()
     }
 
-    /// The same into a vector that is reused.
+    /// The same, into a reused vector.
     pub fn write_variances(&self, variances: &mut Vec<f64>) {
         variances.clear();
         variances.extend((0..self.groups.len()).map(|group| 1.0 / self.of_group(group)));
@@ -152,8 +152,8 @@ impl PriorPrecision {
     }
 }
 
-/// A log prior log π(θ) = −½ θᵀAθ + bᵀθ + const: Gaussian, flat (A = 0), or with the tilt b that the Jeffreys prior of
-/// a volume-changing map such as the funnel's amounts to.
+/// A log prior log π(θ) = −½ θᵀAθ + bᵀθ + const: Gaussian, flat (A = 0), or with a tilt b, to which the Jeffreys prior
+/// of a volume-changing map such as the funnel's amounts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prior {
     precision: PriorPrecision,
@@ -221,7 +221,7 @@ impl Prior {
     }
 }
 
-/// Σ aᵢbᵢ over the entries that both have: none without a tilt.
+/// Σ aᵢbᵢ over the entries that both have; without a tilt there are none.
 fn dot_of_shorter(tilt: &[f64], theta: &[f64]) -> f64 {
     let length = tilt.len().min(theta.len());
     dot(&tilt[..length], &theta[..length])

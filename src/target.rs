@@ -1,5 +1,5 @@
-//! The target density: a map, a likelihood, observations and a prior make the log posterior
-//! ℓ(θ) = Σₙ log p(yₙ | fₙ(θ)) + log π(θ), with its gradient and its second derivatives.
+//! The target density: a map, a likelihood, observations and a prior define the log posterior ℓ(θ) = Σₙ log p(yₙ |
+//! fₙ(θ)) + log π(θ), with its gradient and its second derivatives.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use faer::Mat;
 use ndarray::ArrayView2;
 
 use crate::error::{Error, Result, check_size};
-use crate::likelihood::{Likelihood, PointBuffers};
+use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::map::{Evaluate, Jet, Map, Scratch};
 use crate::prior::Prior;
 
@@ -32,8 +32,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Checks that the observations fit the likelihood and the map, and that the prior fits the map: a prior with a
-    /// precision for each group must have the map's groups; a single precision serves any.
+    /// Checks that the observations fit the likelihood and the map, and that the prior fits the map: a prior with one
+    /// precision per group must have the map's groups; a single precision fits any.
     pub fn new(
         map: Arc<dyn Map>,
         likelihood: Arc<dyn Likelihood>,
@@ -77,7 +77,7 @@ impl Target {
         &self.observations[n * width..(n + 1) * width]
     }
 
-    /// The same target with some of its points only, in the order given.
+    /// The same target restricted to some of its points, in the order given.
     pub fn at_points(&self, points: &[usize]) -> Result<Self> {
         Ok(Self {
             map: self.map.at_points(points)?,
@@ -97,12 +97,12 @@ impl Target {
             jet: Jet::new(n, p),
             scores: vec![0.0; n * p],
             ones: vec![1.0; n],
-            points: PointBuffers::new(n, p),
+            points: PointEvaluator::new(n, p),
         }
     }
 }
 
-/// Evaluations of a [`Target`], with buffers of their own.
+/// One thread's buffers for a [`Target`], and the operations that need them.
 pub struct TargetEvaluator {
     target: Target,
     /// The map's own buffers, with one seed column.
@@ -112,7 +112,7 @@ pub struct TargetEvaluator {
     /// ∂ log p/∂f, unit-major: the seeds of the gradient.
     scores: Vec<f64>,
     ones: Vec<f64>,
-    points: PointBuffers,
+    points: PointEvaluator,
 }
 
 impl TargetEvaluator {
@@ -185,7 +185,7 @@ impl TargetEvaluator {
         self.fill_scores();
     }
 
-    /// The first and second derivative of log p(yₙ | fₙ) along the velocity of the last jet.
+    /// The first and second derivatives of log p(yₙ | fₙ) along the velocity of the last jet.
     pub(crate) fn point_jet(&mut self, n: usize) -> (f64, f64) {
         let Self { target, jet, scores, points, .. } = self;
         points.log_density_jet(&*target.likelihood, jet, scores, n)
@@ -202,7 +202,7 @@ impl TargetEvaluator {
         &self.scores
     }
 
-    /// The map's own evaluations.
+    /// The map's own evaluator.
     pub(crate) fn map(&mut self) -> &mut dyn Evaluate {
         &mut *self.map
     }

@@ -105,17 +105,16 @@ fn every_smooth_activation_agrees_with_christoffel_symbols() {
 
 /// Hf̈ + C(ḟ, ḟ) of one point from probabilities: for saturated outputs the entry of the certain class is the negative sum
 /// of the others, since H and C have rows that sum to zero.
-fn output_force(outputs: &[f64], tangents: &[f64], curvatures: &[f64]) -> Vec<f64> {
+fn output_force(outputs: &[f64], first: &[f64], second: &[f64]) -> Vec<f64> {
     let top = (0..outputs.len()).max_by(|&a, &b| outputs[a].total_cmp(&outputs[b])).unwrap();
     let weights: Vec<f64> = outputs.iter().map(|f| (f - outputs[top]).exp()).collect();
     let total: f64 = weights.iter().sum();
     let p: Vec<f64> = weights.iter().map(|w| w / total).collect();
     let mean = |values: &[f64]| p.iter().zip(values).map(|(p, value)| p * value).sum::<f64>();
-    let centre = mean(tangents);
-    let squares: Vec<f64> = tangents.iter().map(|t| (t - centre).powi(2)).collect();
-    let (bend, spread) = (mean(curvatures), mean(&squares));
-    let mut force: Vec<f64> =
-        (0..p.len()).map(|k| p[k] * (curvatures[k] - bend + 0.5 * (squares[k] - spread))).collect();
+    let centre = mean(first);
+    let squares: Vec<f64> = first.iter().map(|t| (t - centre).powi(2)).collect();
+    let (bend, spread) = (mean(second), mean(&squares));
+    let mut force: Vec<f64> = (0..p.len()).map(|k| p[k] * (second[k] - bend + 0.5 * (squares[k] - spread))).collect();
     force[top] = -force.iter().enumerate().filter(|(k, _)| *k != top).map(|(_, w)| w).sum::<f64>();
     force
 }

@@ -11,7 +11,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const EPSILON: f64 = f64::EPSILON;
 
-/// The slope of silu, gelu and gelu_tanh and the curvature of silu and gelu_tanh change sign away from zero: near such
+/// The slope of silu, gelu and gelu_tanh and the second derivative of silu and gelu_tanh change sign away from zero: near such
 /// a root an error can only be relative to the summands, which are at most 1.
 fn crosses_zero(activation: Activation, order: usize) -> bool {
     match activation {
@@ -31,8 +31,8 @@ fn agrees_with_exact_references() -> Outcome {
         assert!(rows.len() >= 60);
         for row in rows {
             let z: f64 = row[0].parse()?;
-            let (value, slope, curvature) = activation.derivatives(z);
-            for (order, got) in [value, slope, curvature].into_iter().enumerate() {
+            let (value, slope, second) = activation.derivatives(z);
+            for (order, got) in [value, slope, second].into_iter().enumerate() {
                 let exact: f64 = row[order + 1].parse()?;
                 // An ulp is half an eps to one eps; the largest error on 40,000 other points was 6.6 ulp.
                 let summands = if crosses_zero(activation, order) && z.abs() < 3.0 { 1.0 } else { 0.0 };
@@ -50,10 +50,10 @@ fn derivatives_match_central_differences() {
     for activation in Activation::ALL {
         for i in -50..50 {
             let z = 0.1 * f64::from(i) + 0.037; // no hinge within a step
-            let (_, slope, curvature) = activation.derivatives(z);
+            let (_, slope, second) = activation.derivatives(z);
             let (below, above) = (activation.derivatives(z - step), activation.derivatives(z + step));
             // Truncation |f'''| step^2/6 < 1e-10, rounding eps |f|/step < 1.2e-10 for |f| < 5.
-            for (difference, exact) in [(above.0 - below.0, slope), (above.1 - below.1, curvature)] {
+            for (difference, exact) in [(above.0 - below.0, slope), (above.1 - below.1, second)] {
                 let numeric = difference / (2.0 * step);
                 assert!((numeric - exact).abs() < 4e-10, "{activation} at {z}: {numeric} for {exact}");
             }
@@ -66,8 +66,8 @@ fn finite_and_right_far_out() {
     for activation in Activation::ALL {
         for magnitude in [1e3, 1e5, 1e154, 1e200, 1e308, f64::MAX] {
             for z in [-magnitude, magnitude] {
-                let (value, slope, curvature) = activation.derivatives(z);
-                assert!(value.is_finite() && slope.is_finite() && curvature.is_finite(), "{activation} at {z}");
+                let (value, slope, second) = activation.derivatives(z);
+                assert!(value.is_finite() && slope.is_finite() && second.is_finite(), "{activation} at {z}");
             }
             if activation == Activation::Sin {
                 continue;

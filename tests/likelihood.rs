@@ -13,8 +13,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// A likelihood, a target and outputs of moderate size.
 type Case = (Box<dyn Likelihood>, Vec<f64>, Vec<f64>);
 
-const TANGENTS: [f64; 4] = [0.7, -1.3, 0.2, 0.9];
-const CURVATURES: [f64; 4] = [-0.4, 2.1, 0.3, -1.6];
+const FIRST: [f64; 4] = [0.7, -1.3, 0.2, 0.9];
+const SECOND: [f64; 4] = [-0.4, 2.1, 0.3, -1.6];
 
 fn cases() -> Result<Vec<Case>, NoiseError> {
     Ok(vec![
@@ -175,7 +175,7 @@ fn whitened_force_solves_the_generic_definition() -> Outcome {
     let step = 1e-5;
     for (likelihood, _, outputs) in cases()? {
         let n = outputs.len();
-        let (tangents, curvatures) = (&TANGENTS[..n], &CURVATURES[..n]);
+        let (first, second) = (&FIRST[..n], &SECOND[..n]);
         // derivative[i] = ∂H/∂f_i
         let derivative: Vec<Vec<f64>> = (0..n)
             .map(|i| {
@@ -187,13 +187,13 @@ fn whitened_force_solves_the_generic_definition() -> Outcome {
         let exact = fisher(&*likelihood, &outputs);
         let (mut whitening, mut force) = (vec![f64::NAN; n * n], vec![f64::NAN; n]);
         likelihood.whitening(&outputs, &mut whitening);
-        likelihood.whitened_force(&outputs, tangents, curvatures, &mut force);
+        likelihood.whitened_force(&outputs, first, second, &mut force);
         for k in 0..n {
-            let mut expected: f64 = (0..n).map(|j| exact[k * n + j] * curvatures[j]).sum();
+            let mut expected: f64 = (0..n).map(|j| exact[k * n + j] * second[j]).sum();
             for i in 0..n {
                 for j in 0..n {
                     let symbol = derivative[i][j * n + k] - 0.5 * derivative[k][i * n + j];
-                    expected += symbol * tangents[i] * tangents[j];
+                    expected += symbol * first[i] * first[j];
                 }
             }
             let got: f64 = (0..n).map(|j| whitening[k * n + j] * force[j]).sum();
@@ -208,8 +208,8 @@ fn quadratic_form_is_that_of_the_matrix() -> Outcome {
     for (likelihood, _, outputs) in cases()? {
         let n = outputs.len();
         let matrix = fisher(&*likelihood, &outputs);
-        let form: f64 = (0..n * n).map(|e| matrix[e] * TANGENTS[e / n] * TANGENTS[e % n]).sum();
-        let got = likelihood.fisher_quadratic(&outputs, &TANGENTS[..n]);
+        let form: f64 = (0..n * n).map(|e| matrix[e] * FIRST[e / n] * FIRST[e % n]).sum();
+        let got = likelihood.fisher_quadratic(&outputs, &FIRST[..n]);
         assert_close(got, form, 4e-15 * form.max(1.0), likelihood.name());
     }
     Ok(())
@@ -248,7 +248,7 @@ fn saturated_outputs_agree_with_exact_references() -> Outcome {
             _ => &Poisson,
         };
         let [target, outputs] = [numbers("target")?, numbers("outputs")?];
-        let [tangents, curvatures] = [numbers("tangents")?, numbers("curvatures")?];
+        let [first, second] = [numbers("first")?, numbers("second")?];
         let n = outputs.len();
         likelihood.validate(&target, n)?;
         let vector = |fill: &dyn Fn(&mut [f64]), length: usize| {
@@ -261,8 +261,8 @@ fn saturated_outputs_agree_with_exact_references() -> Outcome {
             ("gradient", vector(&|v| likelihood.gradient(&target, &outputs, v), n)),
             ("fisher", vector(&|v| likelihood.fisher(&outputs, v), n * n)),
             ("whitening", vector(&|v| likelihood.whitening(&outputs, v), n * n)),
-            ("force", vector(&|v| likelihood.whitened_force(&outputs, &tangents, &curvatures, v), n)),
-            ("fisher_quadratic", vec![likelihood.fisher_quadratic(&outputs, &tangents)]),
+            ("force", vector(&|v| likelihood.whitened_force(&outputs, &first, &second, v), n)),
+            ("fisher_quadratic", vec![likelihood.fisher_quadratic(&outputs, &first)]),
             ("mean", vector(&|v| likelihood.mean(&outputs, v), n)),
             ("variance", vector(&|v| likelihood.variance(&outputs, v), n)),
         ];

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ridge::RidgeSolver;
 use crate::error::{Error, Result, Unsupported, check_size};
-use crate::likelihood::{Likelihood, PointBuffers};
+use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::{ConjugateGradients, Convergence, LowRankInverse, StoppingRule};
 use crate::map::{Map, PulledBack, Rows, Scratch, frozen_rows};
 use crate::memory;
@@ -149,7 +149,7 @@ impl MatrixFree {
         let rank = options.max_rank.min(d).min(room);
         let rows = frozen_rows(map, base, p, |outputs| {
             let mut seeds = vec![0.0; n * p * p];
-            PointBuffers::new(n, p).whitening(likelihood, outputs, &mut seeds);
+            PointEvaluator::new(n, p).whitening(likelihood, outputs, &mut seeds);
             Ok(seeds)
         })?;
         let (mut scaled, mut scratch) = (vec![0.0; d], Scratch::default());

@@ -6,7 +6,7 @@ use ndarray::{Array2, ArrayView2};
 
 use super::Structure;
 use crate::error::{Error, Result};
-use crate::likelihood::{Family, Gaussian, PointBuffers};
+use crate::likelihood::{Family, Gaussian, PointEvaluator};
 use crate::map::{Map, Model, Rows, frozen_rows};
 
 /// A model, the distribution of its targets, and how many data points there are.
@@ -64,7 +64,7 @@ pub(crate) fn whitened_rows(map: &Arc<dyn Map>, theta: &[f64], family: &Family) 
     let (n, p) = (map.n_points(), map.n_outputs());
     frozen_rows(map, theta, p, |outputs| {
         let mut seeds = vec![0.0; n * p * p];
-        PointBuffers::new(n, p).whitening(family.likelihood(), outputs, &mut seeds);
+        PointEvaluator::new(n, p).whitening(family.likelihood(), outputs, &mut seeds);
         match seeds.iter().position(|value| !value.is_finite()) {
             Some(index) => {
                 let what = "the output Fisher information";

@@ -6,18 +6,19 @@ use super::Likelihood;
 use crate::linalg::dot;
 use crate::map::Jet;
 
-/// One point's numbers, gathered from unit-major arrays.
+/// One thread's buffers for a likelihood over N points, and the operations that need them.
 #[derive(Debug, Clone)]
-pub struct PointBuffers {
+pub struct PointEvaluator {
     n_points: usize,
     outputs: Vec<f64>,
-    tangents: Vec<f64>,
-    curvatures: Vec<f64>,
+    first: Vec<f64>,
+    second: Vec<f64>,
     vector: Vec<f64>,
     matrix: Vec<f64>,
 }
 
-/// Gathers entry n of each unit. Outputs that were not computed, because nothing depends on them, are left as they are.
+/// Gathers entry n of each unit. Outputs that were not computed, because nothing depends on them, keep their old
+/// values.
 fn gather(from: &[f64], n: usize, n_points: usize, into: &mut [f64]) {
     if from.is_empty() {
         return;
@@ -34,15 +35,15 @@ fn scatter(from: &[f64], n: usize, n_points: usize, into: &mut [f64]) {
     }
 }
 
-impl PointBuffers {
-    /// Buffers for N points of P outputs.
+impl PointEvaluator {
+    /// An evaluator for N points of P outputs.
     pub fn new(n_points: usize, n_outputs: usize) -> Self {
         let zeros = vec![0.0; n_outputs];
         Self {
             n_points,
             outputs: zeros.clone(),
-            tangents: zeros.clone(),
-            curvatures: zeros.clone(),
+            first: zeros.clone(),
+            second: zeros.clone(),
             vector: zeros,
             matrix: vec![0.0; n_outputs * n_outputs],
         }
@@ -84,20 +85,20 @@ impl PointBuffers {
 
     /// The sum over points of [`log_density_jet`](Self::log_density_jet).
     pub fn log_density_jets(&mut self, likelihood: &dyn Likelihood, jet: &Jet, scores: &[f64]) -> (f64, f64) {
-        let curvature = dot(scores, &jet.second) - self.fisher_quadratic(likelihood, jet);
-        (dot(scores, &jet.first), curvature)
+        let second = dot(scores, &jet.second) - self.fisher_quadratic(likelihood, jet);
+        (dot(scores, &jet.first), second)
     }
 
-    /// The first and second derivative of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀHₙḟₙ with g the scores.
+    /// The first and second derivatives of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀHₙḟₙ with g the scores.
     pub fn log_density_jet(&mut self, likelihood: &dyn Likelihood, jet: &Jet, scores: &[f64], n: usize) -> (f64, f64) {
         self.gather_jet(jet, n);
         gather(scores, n, self.n_points, &mut self.vector);
-        let (mut slope, mut curvature) = (0.0, -likelihood.fisher_quadratic(&self.outputs, &self.tangents));
-        for ((score, tangent), bend) in self.vector.iter().zip(&self.tangents).zip(&self.curvatures) {
-            slope += score * tangent;
-            curvature += score * bend;
+        let (mut slope, mut bend) = (0.0, -likelihood.fisher_quadratic(&self.outputs, &self.first));
+        for ((score, first), second) in self.vector.iter().zip(&self.first).zip(&self.second) {
+            slope += score * first;
+            bend += score * second;
         }
-        (slope, curvature)
+        (slope, bend)
     }
 
     /// The seeds R of every point (K = P columns): entry (n, p, k) at `(p·P + k)·N + n`.
@@ -121,7 +122,7 @@ impl PointBuffers {
         }
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
-            likelihood.whitened_force(&self.outputs, &self.tangents, &self.curvatures, &mut self.vector);
+            likelihood.whitened_force(&self.outputs, &self.first, &self.second, &mut self.vector);
             scatter(&self.vector, n, self.n_points, force);
         }
     }
@@ -134,7 +135,7 @@ impl PointBuffers {
         let mut sum = 0.0;
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
-            sum += likelihood.fisher_quadratic(&self.outputs, &self.tangents);
+            sum += likelihood.fisher_quadratic(&self.outputs, &self.first);
         }
         sum
     }
@@ -144,8 +145,8 @@ impl PointBuffers {
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
             likelihood.fisher(&self.outputs, &mut self.matrix);
-            for (row, value) in self.matrix.chunks_exact(self.tangents.len()).zip(&mut self.vector) {
-                *value = row.iter().zip(&self.tangents).map(|(h, t)| h * t).sum();
+            for (row, value) in self.matrix.chunks_exact(self.first.len()).zip(&mut self.vector) {
+                *value = row.iter().zip(&self.first).map(|(h, t)| h * t).sum();
             }
             scatter(&self.vector, n, self.n_points, momenta);
         }
@@ -153,7 +154,7 @@ impl PointBuffers {
 
     fn gather_jet(&mut self, jet: &Jet, n: usize) {
         gather(&jet.outputs, n, self.n_points, &mut self.outputs);
-        gather(&jet.first, n, self.n_points, &mut self.tangents);
-        gather(&jet.second, n, self.n_points, &mut self.curvatures);
+        gather(&jet.first, n, self.n_points, &mut self.first);
+        gather(&jet.second, n, self.n_points, &mut self.second);
     }
 }

@@ -72,26 +72,26 @@ impl Likelihood for Bernoulli {
         write_diagonal(whitening, outputs.len(), outputs.iter().map(|&f| deviation(f)));
     }
 
-    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
-        let jets = outputs.iter().zip(tangents).zip(curvatures);
+    fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]) {
+        let jets = outputs.iter().zip(first).zip(second);
         write(
             force,
-            jets.map(|((&f, &tangent), &curvature)| {
+            jets.map(|((&f, &first), &second)| {
                 // With u as above, 1 − 2p = −sign(f) (1 − u²)/(1 + u²).
                 let u = exp(-0.5 * f.abs());
                 let deviation = u / (1.0 + u * u);
                 let skewness = ((u - 1.0) * (u + 1.0) / (1.0 + u * u)).copysign(-f);
-                deviation * curvature + 0.5 * skewness * (deviation * tangent) * tangent
+                deviation * second + 0.5 * skewness * (deviation * first) * first
             }),
         );
     }
 
-    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
+    fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
         vectorized_sum(
             outputs,
-            tangents,
+            first,
             #[inline(always)]
-            |f, tangent| (deviation(f) * tangent) * (deviation(f) * tangent),
+            |f, first| (deviation(f) * first) * (deviation(f) * first),
         )
     }
 

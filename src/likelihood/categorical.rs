@@ -28,7 +28,7 @@ use crate::elementary::exp;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Categorical;
 
-/// The softmax of some logits, seen from the most probable class.
+/// The softmax of logits, measured from the most probable class.
 struct Softmax<'a> {
     logits: &'a [f64],
     /// The most probable class t, and its logit.
@@ -71,7 +71,7 @@ impl<'a> Softmax<'a> {
         if class == self.top { self.others / (1.0 + self.others) } else { 1.0 - probability }
     }
 
-    /// The values' entry at the most probable class.
+    /// The entry of `values` at the most probable class.
     fn at_top(&self, values: &[f64]) -> f64 {
         values.get(self.top).copied().unwrap_or(f64::NAN)
     }
@@ -144,32 +144,32 @@ impl Likelihood for Categorical {
         write_rows(whitening, &softmax, softmax.roots(), |r| r * r, |k, r| r * softmax.complement(k, r * r));
     }
 
-    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
+    fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]) {
         let softmax = Softmax::new(outputs);
-        let (tangent_at_top, curvature_at_top) = (softmax.at_top(tangents), softmax.at_top(curvatures));
+        let (first_at_top, second_at_top) = (softmax.at_top(first), softmax.at_top(second));
         write(force, softmax.roots());
         let mean_over = |values: &[f64], origin: f64| -> f64 {
             force.iter().zip(values).map(|(root, value)| root * root * (value - origin)).sum()
         };
-        let tangent_mean = mean_over(tangents, tangent_at_top);
-        let curvature_mean = mean_over(curvatures, curvature_at_top);
-        let centred = |tangent: f64| (tangent - tangent_at_top) - tangent_mean;
-        let variance: f64 = force.iter().zip(tangents).map(|(root, &tangent)| (root * centred(tangent)).powi(2)).sum();
-        for ((entry, &tangent), curvature) in force.iter_mut().zip(tangents).zip(curvatures) {
-            let bend = centred(tangent).powi(2) - variance;
-            *entry *= ((curvature - curvature_at_top) - curvature_mean) + 0.5 * bend;
+        let first_mean = mean_over(first, first_at_top);
+        let second_mean = mean_over(second, second_at_top);
+        let centred = |first: f64| (first - first_at_top) - first_mean;
+        let variance: f64 = force.iter().zip(first).map(|(root, &first)| (root * centred(first)).powi(2)).sum();
+        for ((entry, &first), second) in force.iter_mut().zip(first).zip(second) {
+            let bend = centred(first).powi(2) - variance;
+            *entry *= ((second - second_at_top) - second_mean) + 0.5 * bend;
         }
     }
 
     /// Var_p ḟ in one pass: class by class, the weighted mean moves and the weighted squares grow by a positive term.
-    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
+    fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
         let softmax = Softmax::new(outputs);
-        let origin = softmax.at_top(tangents);
+        let origin = softmax.at_top(first);
         let (mut weights, mut mean, mut squares) = (1.0, 0.0, 0.0); // the most probable class, at 0
-        for (k, (f, tangent)) in outputs.iter().zip(tangents).enumerate() {
+        for (k, (f, first)) in outputs.iter().zip(first).enumerate() {
             if k != softmax.top {
                 let weight = exp(f - softmax.largest);
-                let offset = (tangent - origin) - mean;
+                let offset = (first - origin) - mean;
                 let share = weight / (weights + weight);
                 squares += weights * share * offset * offset;
                 mean += share * offset;
@@ -203,7 +203,7 @@ impl Likelihood for Categorical {
     }
 }
 
-/// The class a label stands for.
+/// The class that a label denotes.
 fn class_of(label: f64, classes: usize) -> Option<usize> {
     let is_class = label >= 0.0 && label < classes as f64 && label.fract() == 0.0;
     is_class.then_some(label as usize)

@@ -55,7 +55,7 @@ impl Family {
         }
     }
 
-    /// The noise σ: one value, or one for each output; `None` for families without.
+    /// The noise σ: one value, or one for each output; `None` for families without noise.
     pub fn sigma(&self) -> Option<&[f64]> {
         match self {
             Family::Gaussian(gaussian) => Some(gaussian.sigmas()),

@@ -117,17 +117,17 @@ impl Likelihood for Gaussian {
         write_diagonal(whitening, outputs.len(), self.levels().map(|sigma| 1.0 / sigma));
     }
 
-    fn whitened_force(&self, _: &[f64], _: &[f64], curvatures: &[f64], force: &mut [f64]) {
+    fn whitened_force(&self, _: &[f64], _: &[f64], second: &[f64], force: &mut [f64]) {
         match self.sigmas[..] {
-            [sigma] => write(force, curvatures.iter().map(|curvature| curvature / sigma)),
-            _ => write(force, curvatures.iter().zip(self.levels()).map(|(curvature, sigma)| curvature / sigma)),
+            [sigma] => write(force, second.iter().map(|second| second / sigma)),
+            _ => write(force, second.iter().zip(self.levels()).map(|(second, sigma)| second / sigma)),
         }
     }
 
-    fn fisher_quadratic(&self, _: &[f64], tangents: &[f64]) -> f64 {
+    fn fisher_quadratic(&self, _: &[f64], first: &[f64]) -> f64 {
         match self.sigmas[..] {
-            [sigma] => dot(tangents, tangents) / sigma / sigma,
-            _ => tangents.iter().zip(self.levels()).map(|(tangent, sigma)| (tangent / sigma).powi(2)).sum(),
+            [sigma] => dot(first, first) / sigma / sigma,
+            _ => first.iter().zip(self.levels()).map(|(first, sigma)| (first / sigma).powi(2)).sum(),
         }
     }
 
@@ -140,7 +140,7 @@ impl Likelihood for Gaussian {
     }
 
     fn deviations(&self, _: &[f64], deviations: &mut [f64]) {
-        // Asked for only with one noise level.
+        // Called only with one noise level.
         deviations.fill(1.0 / self.sigmas[0]);
     }
 

@@ -24,7 +24,7 @@ mod poisson;
 mod scaled;
 
 pub use crate::error::{NoiseError, TargetError, UnknownLikelihood};
-pub use batch::PointBuffers;
+pub use batch::PointEvaluator;
 pub use bernoulli::Bernoulli;
 pub use categorical::Categorical;
 pub use family::Family;
@@ -38,28 +38,28 @@ use crate::elementary::vectorized;
 
 /// The distribution of one observation y given the network's P raw outputs f.
 ///
-/// Slices named `outputs`, `tangents` (ḟ), `curvatures` (f̈), `gradient`, `force`, `mean` and `variance` have P
-/// entries, matrices P × P in row-major order, `target` has [`n_targets`](Self::n_targets). Targets are those that
-/// [`validate`](Self::validate) accepts, outputs a number that [`check_outputs`](Self::check_outputs) accepts; the
-/// other methods do not check again and never allocate.
+/// Slices named `outputs`, `first` (ḟ), `second` (f̈), `gradient`, `force`, `mean` and `variance` have P entries,
+/// matrices are P × P in row-major order, and `target` has [`n_targets`](Self::n_targets) entries. Callers pass only
+/// targets that [`validate`](Self::validate) accepts and numbers of outputs that [`check_outputs`](Self::check_outputs)
+/// accepts; the other methods do not check again and never allocate.
 ///
 /// ```
 /// use riemannian_laplace::internals::likelihood::{Bernoulli, Categorical, Likelihood, Poisson};
 ///
 /// let likelihoods: [&dyn Likelihood; 3] = [&Bernoulli, &Categorical, &Poisson];
-/// let (outputs, tangents) = ([0.3, -1.2], [1.0, 0.5]);
+/// let (outputs, first) = ([0.3, -1.2], [1.0, 0.5]);
 /// for likelihood in likelihoods {
 ///     let mut fisher = [0.0; 4];
 ///     likelihood.fisher(&outputs, &mut fisher);
 ///     let quadratic = fisher[0] + fisher[1] + 0.25 * fisher[3]; // ḟᵀHḟ with ḟ = (1, ½)
-///     assert!((likelihood.fisher_quadratic(&outputs, &tangents) - quadratic).abs() < 1e-15);
+///     assert!((likelihood.fisher_quadratic(&outputs, &first) - quadratic).abs() < 1e-15);
 /// }
 /// ```
 pub trait Likelihood: Send + Sync + std::fmt::Debug {
-    /// The name by which files and the command line know it.
+    /// The name used in files and on the command line.
     fn name(&self) -> &'static str;
 
-    /// Values in one target: P, or 1 for a class label.
+    /// The number of values in one target: P, or 1 for a class label.
     fn n_targets(&self, n_outputs: usize) -> usize {
         n_outputs
     }
@@ -85,13 +85,13 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     fn whitening(&self, outputs: &[f64], whitening: &mut [f64]);
 
     /// Writes z, with R z = H f̈ + C(ḟ, ḟ).
-    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]);
+    fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]);
 
     /// ḟᵀ H ḟ, which is also −d²log p along a straight line of outputs, as a sum of squares.
-    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64;
+    fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64;
 
-    /// Whether H is the same for all outputs f: then neither R, z nor ḟᵀHḟ depends on f, and outputs given to them may be
-    /// any numbers.
+    /// Whether H is the same for all outputs f: then R, z and ḟᵀHḟ do not depend on f, and the outputs given for them
+    /// may be any numbers.
     fn has_constant_fisher(&self) -> bool {
         false
     }
@@ -109,17 +109,17 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         }
     }
 
-    /// Writes E(y | f), for classes their probabilities.
+    /// Writes E(y | f): for classes, their probabilities.
     fn mean(&self, outputs: &[f64], mean: &mut [f64]);
 
-    /// Writes the variance of every component of y given f, for classes that of their indicators.
+    /// Writes the variance of every component of y given f: for classes, that of their indicators.
     fn variance(&self, outputs: &[f64], variance: &mut [f64]);
 
     /// Draws an observation y given f, of [`n_targets`](Self::n_targets) values.
     fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]);
 }
 
-/// Checks the number of outputs against the least possible.
+/// Checks that there are at least as many outputs as the likelihood needs.
 fn at_least_outputs(likelihood: &'static str, least: usize, found: usize) -> Result<(), TargetError> {
     if found >= least {
         return Ok(());
@@ -161,7 +161,7 @@ fn write_diagonal(matrix: &mut [f64], n: usize, diagonal: impl Iterator<Item = f
     }
 }
 
-/// Writes one value after the other.
+/// Writes the values one after another.
 #[inline(always)]
 fn write(into: &mut [f64], values: impl Iterator<Item = f64>) {
     vectorized(

@@ -63,13 +63,13 @@ impl Likelihood for Poisson {
         write_diagonal(whitening, outputs.len(), outputs.iter().map(|&f| exp(0.5 * f)));
     }
 
-    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
-        let jets = outputs.iter().zip(tangents).zip(curvatures);
-        write(force, jets.map(|((&f, tangent), curvature)| times_root_rate(curvature + 0.5 * tangent * tangent, f)));
+    fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]) {
+        let jets = outputs.iter().zip(first).zip(second);
+        write(force, jets.map(|((&f, first), second)| times_root_rate(second + 0.5 * first * first, f)));
     }
 
-    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
-        outputs.iter().zip(tangents).map(|(&f, &tangent)| times_root_rate(tangent, f).powi(2)).sum()
+    fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
+        outputs.iter().zip(first).map(|(&f, &first)| times_root_rate(first, f).powi(2)).sum()
     }
 
     fn is_separable(&self) -> bool {
@@ -88,13 +88,13 @@ impl Likelihood for Poisson {
         self.mean(outputs, variance);
     }
 
-    /// A rate beyond what can be drawn from gives itself, which no count near it tells apart.
+    /// A rate too large to draw from is returned itself: no nearby count can be told from it.
     fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]) {
         for (y, &f) in target.iter_mut().zip(outputs) {
             let rate = exp(f);
             *y = match rand_distr::Poisson::new(rate) {
                 Ok(distribution) => distribution.sample(generator),
-                // Also where the rate is zero.
+                // This also covers a rate of zero.
                 Err(_) => rate.round(),
             };
         }

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{Likelihood, TargetError};
 
 /// p(y | f)ˢ, up to its constant: H, C and the gradient are multiplied by s, R and z by √s. A batch of |B| data points
-/// with s = N/|B| stands for all N.
+/// with s = N/|B| represents all N.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -70,13 +70,13 @@ impl Likelihood for Scaled {
         Self::multiply(whitening, self.scale.sqrt());
     }
 
-    fn whitened_force(&self, outputs: &[f64], tangents: &[f64], curvatures: &[f64], force: &mut [f64]) {
-        self.likelihood.whitened_force(outputs, tangents, curvatures, force);
+    fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]) {
+        self.likelihood.whitened_force(outputs, first, second, force);
         Self::multiply(force, self.scale.sqrt());
     }
 
-    fn fisher_quadratic(&self, outputs: &[f64], tangents: &[f64]) -> f64 {
-        self.scale * self.likelihood.fisher_quadratic(outputs, tangents)
+    fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
+        self.scale * self.likelihood.fisher_quadratic(outputs, first)
     }
 
     fn has_constant_fisher(&self) -> bool {
@@ -92,7 +92,7 @@ impl Likelihood for Scaled {
         Self::multiply(deviations, self.scale.sqrt());
     }
 
-    /// That of the likelihood itself: a power changes the weight of an observation, not where it lies.
+    /// That of the likelihood itself: a power changes the weight of an observation, not its location.
     fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
         self.likelihood.mean(outputs, mean);
     }

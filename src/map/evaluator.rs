@@ -1,4 +1,4 @@
-//! Evaluations of a map in the one order that makes sense, kept by types: evaluated at θ, pulled back, multiplied.
+//! Evaluations of a map in the one order that makes sense, enforced by types: evaluated at θ, pulled back, multiplied.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use faer::{Mat, MatMut};
 use super::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::error::Result;
 
-/// One thread's buffers for a [`Map`].
+/// One thread's buffers for a [`Map`], and the operations that need them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Buffers for seeds with K columns at each point.
+    /// An evaluator for seeds with K columns at each point.
     pub fn new(map: &Arc<dyn Map>, columns: usize) -> Self {
         Self { inner: map.clone().evaluate(columns), scratch: Scratch::default() }
     }
@@ -98,7 +98,7 @@ impl PulledBack<'_> {
     }
 }
 
-/// The rows J̃ at θ, kept: `seeds` makes R of the outputs there.
+/// The rows J̃ at θ, kept: `seeds` computes R from the outputs there.
 pub fn frozen_rows(
     map: &Arc<dyn Map>,
     theta: &[f64],

@@ -1,4 +1,4 @@
-//! A user's own parametric function as a model: write f(θ, x) once, derivatives follow from [`Taylor`] numbers.
+//! A user's own parametric function as a model: write f(θ, x) once, and its derivatives follow from [`Taylor`] numbers.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a user brings and what the geometry sees of it: the [`Model`], and the differentiable [`Map`] θ → outputs that
-//! it becomes when it is bound to inputs.
+//! What the user provides, and what the geometry sees of it: the [`Model`], and the differentiable [`Map`] θ → outputs
+//! that it becomes when it is bound to inputs.
 //!
 //! All geometry of this crate is written against [`Map`] and a likelihood. A map takes D parameters to P outputs
 //! at each of N points.
@@ -30,7 +30,7 @@ use crate::error::{Error, Result, Unsupported};
 /// f, ḟ = Jv and f̈ = vᵀ∇²f v at every point, unit-major.
 #[derive(Debug, Clone, Default)]
 pub struct Jet {
-    /// f: the outputs; empty when they were not asked for.
+    /// f: the outputs; empty when they were not requested.
     pub outputs: Vec<f64>,
     /// ḟ: their first derivative along the velocity.
     pub first: Vec<f64>,
@@ -65,10 +65,10 @@ pub trait Map: Send + Sync + std::fmt::Debug {
     fn groups(&self) -> Vec<usize> {
         vec![self.n_params()]
     }
-    /// Buffers for seeds with K columns at each point, and the operations that need them. Callers use them through
-    /// [`Evaluator`], whose types keep the order of calls.
+    /// An evaluator for seeds with K columns at each point. Callers use it through [`Evaluator`], whose types enforce
+    /// the order of calls.
     fn evaluate(self: Arc<Self>, columns: usize) -> Box<dyn Evaluate>;
-    /// f64 numbers that an evaluator with K columns holds, for estimates before allocation.
+    /// The number of f64 values that an evaluator with K columns holds, for estimates before allocation.
     fn evaluator_size(&self, columns: usize) -> f64;
     /// Multiply-adds of [`Rows::gram`] with K columns; through dense rows unless there is a better way.
     fn gram_work(&self, columns: usize) -> f64 {
@@ -92,9 +92,9 @@ pub trait Map: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// What a [`Map`] implements for its evaluations. The order of calls: [`outputs`](Self::outputs) or [`jet`](Self::jet) at
-/// θ, then [`pull_back`](Self::pull_back) at the same θ (any number of times), then the verbs of [`Rows`]. Callers hold an
-/// [`Evaluator`], which lets no other order compile.
+/// What a [`Map`] implements for its evaluations. The order of calls: [`outputs`](Self::outputs) or [`jet`](Self::jet)
+/// at θ, then [`pull_back`](Self::pull_back) at the same θ (any number of times), then the verbs of [`Rows`]. Callers
+/// hold an [`Evaluator`]; with it, no other order compiles.
 pub trait Evaluate: Rows {
     /// f(θ).
     fn outputs(&mut self, theta: &[f64], outputs: &mut [f64]);

@@ -1,4 +1,4 @@
-//! The trait of what a user brings: trained parameters θ̂ and a function of them.
+//! The trait for what the user provides: trained parameters θ̂ and a function of them.
 
 use std::sync::Arc;
 
@@ -7,36 +7,36 @@ use ndarray::ArrayView2;
 use super::Map;
 use crate::error::Result;
 
-/// Consecutive parameters that belong together, such as a layer's: they may share a prior precision of their own.
+/// Consecutive parameters that belong together, such as those of a layer: they may have a prior precision of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// What the parameters are called.
     pub name: String,
-    /// How many there are.
+    /// The number of parameters.
     pub size: usize,
 }
 
 /// A trained model: θ̂, names for its parts, and the outputs as a differentiable function of θ at given inputs.
 ///
-/// A trained network is one; [`FunctionModel`](super::FunctionModel) makes one of a formula.
+/// A trained network is one; [`FunctionModel`](super::FunctionModel) makes one from a formula.
 pub trait Model: Send + Sync + std::fmt::Debug {
     /// θ̂, flat.
     fn parameters(&self) -> &[f64];
     /// The groups of consecutive parameters, in order; their sizes add up to D.
     fn groups(&self) -> Vec<Group>;
-    /// The number of inputs of a point.
+    /// The number of inputs per point.
     fn n_inputs(&self) -> usize;
-    /// P, the number of outputs of a point.
+    /// P, the number of outputs per point.
     fn n_outputs(&self) -> usize;
     /// The model as a function of θ at the rows of `inputs`.
     fn bind(&self, inputs: ArrayView2<'_, f64>) -> Result<Arc<dyn Map>>;
-    /// f64 numbers that an evaluator with K columns holds for each point, for choosing the size of batches.
+    /// The number of f64 values that an evaluator with K columns holds per point, for choosing the size of batches.
     fn numbers_per_point(&self, columns: usize) -> f64;
     /// Whether the outputs have kinks as functions of θ (relu), so that no metric made of their derivatives is smooth.
     fn has_kinks(&self) -> bool {
         false
     }
-    /// What a file must hold to make the model again beside θ̂; `None` when it cannot be saved.
+    /// What a file must hold besides θ̂ to rebuild the model; `None` when it cannot be saved.
     fn record(&self) -> Option<String> {
         None
     }

@@ -1,16 +1,16 @@
-//! The rows J̃ = RᵀJ of a map after a pull-back, and every product with them. Shared read-only among threads; what a
-//! product needs in between is in a [`Scratch`].
+//! The rows J̃ = RᵀJ of a map after a pull-back, and every product with them. Rows are shared read-only among threads;
+//! intermediate results of a product are in a [`Scratch`].
 
 use faer::{Accum, Mat, MatMut};
 
 use crate::linalg::{column_slice_mut, dot, multiply};
 
-/// Buffers of products with [`Rows`], one for each thread that calls them; they grow to what is needed and are reused.
+/// Buffers for products with [`Rows`], one per thread; they grow as needed and are reused.
 #[derive(Debug, Clone)]
 pub struct Scratch {
     /// One column, which faer aligns for vector loads.
     numbers: Mat<f64>,
-    /// N × N products of layer inputs and of sensitivities; empty until a Gram matrix is first asked for.
+    /// N × N products of layer inputs and of sensitivities; empty until a Gram matrix is first requested.
     input_products: Mat<f64>,
     sensitivity_products: Mat<f64>,
 }
@@ -22,12 +22,12 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Buffers with room for so many numbers; they grow when needed.
+    /// Buffers with room for this many numbers; they grow when needed.
     pub fn new(numbers: usize) -> Self {
         Self { numbers: Mat::zeros(numbers, 1), input_products: Mat::new(), sensitivity_products: Mat::new() }
     }
 
-    /// So many numbers of any value.
+    /// This many numbers, with arbitrary values.
     pub fn numbers(&mut self, count: usize) -> &mut [f64] {
         if self.numbers.nrows() < count {
             self.numbers = Mat::zeros(count, 1);
@@ -35,12 +35,12 @@ impl Scratch {
         &mut column_slice_mut(self.numbers.col_mut(0))[..count]
     }
 
-    /// A matrix of any contents.
+    /// A matrix with arbitrary contents.
     pub fn matrix(&mut self, rows: usize, columns: usize) -> MatMut<'_, f64> {
         MatMut::from_column_major_slice_mut(self.numbers(rows * columns), rows, columns)
     }
 
-    /// Two matrices of any contents.
+    /// Two matrices with arbitrary contents.
     pub fn products(&mut self, rows: usize, columns: usize) -> (&mut Mat<f64>, &mut Mat<f64>) {
         for matrix in [&mut self.input_products, &mut self.sensitivity_products] {
             resize(matrix, rows, columns);
@@ -49,7 +49,7 @@ impl Scratch {
     }
 }
 
-/// Gives a matrix this shape; its contents are kept only if it has it already.
+/// Gives a matrix this shape; its contents are kept only if the shape is already right.
 pub(crate) fn resize(matrix: &mut Mat<f64>, rows: usize, columns: usize) {
     if (matrix.nrows(), matrix.ncols()) != (rows, columns) {
         *matrix = Mat::zeros(rows, columns);
@@ -76,10 +76,10 @@ impl KroneckerFactors {
     }
 }
 
-/// The Kronecker factors of one weight matrix, and where it is.
+/// The Kronecker factors of one weight matrix, and its position.
 #[derive(Debug, Clone)]
 pub struct KroneckerBlock {
-    /// Where the matrix (row by row, `[outputs, inputs]`) starts in θ.
+    /// The position in θ at which the matrix (row by row, `[outputs, inputs]`) starts.
     pub offset: usize,
     /// Whether a bias with one entry for each output follows it in θ.
     pub bias: bool,
@@ -113,14 +113,14 @@ pub trait Rows: Send + Sync {
     fn dense(&self, rows: MatMut<'_, f64>);
     /// The lower triangle of J̃ V J̃ᵀ, with V the diagonal matrix of prior variances, one for each group.
     fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
-    /// J̃ V J̃′ᵀ between these rows and those of the same model at other points.
-    /// [`dense_cross_gram`] serves where there is no better way.
+    /// J̃ V J̃′ᵀ between these rows and those of the same model at other points. [`dense_cross_gram`] can be used where
+    /// there is no better way.
     fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
     /// The Kronecker factors of every parameter matrix; empty where the parameters have no such form.
     fn kronecker(&self) -> Vec<KroneckerBlock> {
         Vec::new()
     }
-    /// For a map that knows its own kind of rows in [`cross_gram`](Self::cross_gram).
+    /// Lets a map recognise its own kind of rows in [`cross_gram`](Self::cross_gram).
     fn as_any(&self) -> &dyn std::any::Any;
 }
 

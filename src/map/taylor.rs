@@ -1,4 +1,4 @@
-//! A number that knows its first and second derivative along a direction: (f, ḟ, f̈), carried through every operation.
+//! A number that knows its first and second derivatives along a direction: (f, ḟ, f̈), carried through every operation.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

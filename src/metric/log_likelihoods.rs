@@ -53,7 +53,7 @@ impl Map for LogLikelihoods {
     }
 }
 
-/// One thread's evaluations of [`LogLikelihoods`].
+/// One thread's buffers for [`LogLikelihoods`], and the operations that need them.
 struct LogLikelihoodsEvaluator {
     inner: TargetEvaluator,
     n_points: usize,

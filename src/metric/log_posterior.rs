@@ -47,7 +47,7 @@ impl Map for LogPosterior {
     }
 }
 
-/// One thread's evaluations of a [`LogPosterior`].
+/// One thread's buffers for a [`LogPosterior`], and the operations that need them.
 struct LogPosteriorEvaluator {
     inner: TargetEvaluator,
     single: SingleRow,
@@ -59,8 +59,8 @@ impl Evaluate for LogPosteriorEvaluator {
         outputs[0] = self.inner.log_posterior_of_last(theta);
     }
 
-    /// The metric of a graph does not depend on its height, which would cost a quarter of the evaluation: it is computed
-    /// only when asked for.
+    /// The metric of a graph does not depend on its height, which would cost a quarter of the evaluation: it is
+    /// computed only on request.
     fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
         (jet.first[0], jet.second[0]) = self.inner.slope_and_bend(theta, velocity);
         if let Some(output) = jet.outputs.first_mut() {

@@ -9,7 +9,7 @@
 //! | [`euclidean`] | none | – | identity |
 //!
 //! Accelerations are exact by default. Where neither a D × D nor an N·P × N·P matrix fits,
-//! [`Pullback::with_matrix_free`] needs none, and [`Subsampled`] makes the metric of a part of the data.
+//! [`Pullback::with_matrix_free`] needs neither, and [`Subsampled`] makes the metric from a part of the data.
 //!
 //! (Yu et al. 2024, sections 2.2, 4.1 and 4.3, and the supplement's "Empirical Fisher".)
 
@@ -37,28 +37,28 @@ use crate::target::Target;
 pub trait Metric: Send + Sync {
     /// D, the number of parameters.
     fn n_params(&self) -> usize;
-    /// One thread's buffers and the operations that need them.
+    /// One thread's buffers, and the operations that need them.
     fn evaluator(&self) -> Box<dyn MetricEvaluator>;
-    /// f64 numbers that one evaluator holds, for estimates before allocation.
+    /// The number of f64 values that one evaluator holds, for estimates before allocation.
     fn evaluator_size(&self) -> f64 {
         0.0
     }
-    /// What the matrix-free solves of all evaluators have cost and how exact they were; none for an exact solver.
+    /// What the matrix-free solves of all evaluators have cost and how accurate they were; none for an exact solver.
     fn solver_report(&self) -> Option<SolverReport> {
         None
     }
 }
 
-/// Evaluations of a [`Metric`], with buffers of their own: nothing is allocated after the first
-/// (but see [`MatrixFreeOptions::refresh`](crate::laplace::MatrixFreeOptions::refresh)).
+/// One thread's evaluations of a [`Metric`]: nothing is allocated after the first (but see
+/// [`MatrixFreeOptions::refresh`](crate::laplace::MatrixFreeOptions::refresh)).
 pub trait MetricEvaluator: Send {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.
     fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]);
-    /// vᵀG(θ)v at the arguments of the last acceleration, whose velocity is given again, from what that has computed.
+    /// vᵀG(θ)v at the arguments of the last acceleration, from what it computed; the velocity is passed again.
     fn squared_speed_of_last(&mut self, velocity: &[f64]) -> f64;
-    /// A new path begins, integrated at this relative tolerance. A solver that iterates drops what it remembers of the
-    /// path before and takes its own tolerance from this one; exact solvers do nothing.
+    /// Starts a new path, integrated at this relative tolerance. An iterative solver drops what it remembers of the
+    /// previous path and takes its own tolerance from this one; exact solvers do nothing.
     fn begin_path(&mut self, _rtol: f64) {}
     /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments alone.
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;

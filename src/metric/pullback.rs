@@ -1,8 +1,8 @@
 //! The pullback metric and its geodesic acceleration a = −(A + J̃ᵀJ̃)⁻¹J̃ᵀz, without Christoffel symbols.
 //!
 //! J̃ = RᵀJ is the whitened Jacobian (H = RRᵀ) and z the whitened force, Rz = Hf̈ + C(ḟ, ḟ), both from the likelihood.
-//! The acceleration is the ridge regression of −z on J̃, solved in weight space (D × D) or in function space
-//! (a = −A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z, M × M), whichever takes fewer multiply-adds; or, when asked for, without a matrix.
+//! The acceleration is the ridge regression of −z on J̃, solved in weight space (D × D) or in function space (a =
+//! −A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z, M × M), whichever takes fewer multiply-adds; or, on request, without a matrix.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use faer::{Accum, Mat};
 use super::{Metric, MetricEvaluator};
 use crate::error::Result;
 use crate::laplace::{MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverReport, Structure, WeightSpace};
-use crate::likelihood::{Likelihood, PointBuffers};
+use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::multiply_by_own_transpose;
 use crate::map::{Evaluator, Jet, Map};
 use crate::prior::PriorPrecision;
@@ -26,8 +26,8 @@ pub struct Pullback {
 }
 
 impl Pullback {
-    /// The metric with the cheaper of the two exact solvers. The prior must have as many parameters as the map and, where
-    /// it has several values, the map's groups.
+    /// The metric with the cheaper of the two exact solvers. The prior must have as many parameters as the map and, if
+    /// it has several values, the same groups.
     pub fn new(map: Arc<dyn Map>, likelihood: Arc<dyn Likelihood>, prior: PriorPrecision) -> Result<Self> {
         let prior = prior.for_groups(&map.groups())?;
         Ok(Self::fitting(map, likelihood, prior))
@@ -39,8 +39,8 @@ impl Pullback {
         Self { map, likelihood, prior, ridge }
     }
 
-    /// The same metric with the solver of choice (the function-space one needs a proper prior, and is not taken
-    /// without).
+    /// The same metric with a chosen solver (the function-space solver needs a proper prior, and is not used without
+    /// one).
     #[must_use]
     pub fn with_structure(mut self, structure: Structure) -> Self {
         self.ridge = match structure {
@@ -52,8 +52,8 @@ impl Pullback {
         self
     }
 
-    /// The same metric, its accelerations by conjugate gradients: O(N·D) for each product of a network, and no array
-    /// larger than the preconditioner's N·P × rank. The preconditioner is made at `base`, where the geodesics start.
+    /// The same metric with accelerations by conjugate gradients: O(N·D) per product of a network, and no array larger
+    /// than the preconditioner's N·P × rank. The preconditioner is built at `base`, where the geodesics start.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Pullback {
         }
     }
 
-    /// Evaluations with buffers of their own.
+    /// One thread's evaluator.
     pub fn pullback_evaluator(&self) -> PullbackEvaluator {
         let (n, p) = (self.map.n_points(), self.map.n_outputs());
         let jet = if self.likelihood.has_constant_fisher() { Jet::derivatives(n, p) } else { Jet::new(n, p) };
@@ -103,7 +103,7 @@ impl Pullback {
             jet,
             seeds: vec![0.0; n * p * p],
             force: vec![0.0; n * p],
-            points: PointBuffers::new(n, p),
+            points: PointEvaluator::new(n, p),
         }
     }
 
@@ -113,7 +113,7 @@ impl Pullback {
         let (mut outputs, mut seeds) = (vec![0.0; n * p], vec![0.0; n * p * p]);
         let mut evaluator = Evaluator::new(&self.map, p);
         let evaluated = evaluator.outputs(theta, &mut outputs);
-        PointBuffers::new(n, p).whitening(&*self.likelihood, &outputs, &mut seeds);
+        PointEvaluator::new(n, p).whitening(&*self.likelihood, &outputs, &mut seeds);
         let mut rows = Mat::zeros(n * p, d);
         evaluated.pull_back(&seeds).dense(rows.as_mut());
         let mut curvature = Mat::zeros(d, d);
@@ -144,7 +144,7 @@ impl Metric for Pullback {
     }
 }
 
-/// One thread's buffers for a [`Pullback`] metric.
+/// One thread's buffers for a [`Pullback`] metric, and the operations that need them.
 pub struct PullbackEvaluator {
     metric: Pullback,
     map: Evaluator,
@@ -152,11 +152,11 @@ pub struct PullbackEvaluator {
     jet: Jet,
     seeds: Vec<f64>,
     force: Vec<f64>,
-    points: PointBuffers,
+    points: PointEvaluator,
 }
 
 impl PullbackEvaluator {
-    /// What this evaluator's matrix-free solves have cost and how exact they were; none for an exact solver.
+    /// What this evaluator's matrix-free solves have cost and how accurate they were; none for an exact solver.
     pub fn solver_report(&self) -> Option<SolverReport> {
         self.solver.report()
     }

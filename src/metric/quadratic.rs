@@ -37,7 +37,7 @@ impl Quadratic {
         Self { precision, centre: centre.into(), entries }
     }
 
-    /// product ← P u, from the entries where they are known.
+    /// product ← P u, from the entries of P where they are kept.
     fn times(&self, direction: &[f64], product: &mut [f64]) {
         match &self.entries {
             Some(entries) => {
@@ -80,7 +80,7 @@ impl Map for Quadratic {
     }
 }
 
-/// One thread's evaluations of a [`Quadratic`] map.
+/// One thread's buffers for a [`Quadratic`] map, and the operations that need them.
 struct QuadraticEvaluator {
     map: Arc<Quadratic>,
     shift: Vec<f64>,

@@ -1,4 +1,4 @@
-//! The metric from a part of the data: G_B = A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ for a batch B, whose mean over batches is G.
+//! The metric of a part of the data: G_B = A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ for a batch B, with mean G over batches.
 //!
 //! Only the metric is sub-sampled (Yu et al. 2024 name mini-batches as the way to many data points); velocities come from
 //! the posterior of all data. A batch is constant along a geodesic, so that vᵀG_Bv is still conserved.
@@ -44,13 +44,13 @@ impl Batch {
         &self.points
     }
 
-    /// N/|B|, the number of data points that each stands for.
+    /// N/|B|, the number of data points that each one represents.
     pub fn scale(&self) -> f64 {
         self.total as f64 / self.points.len() as f64
     }
 }
 
-/// A network's target at the points of a batch, from which the sub-sampled metrics are made.
+/// A network's target at the points of a batch, from which the sub-sampled metrics are built.
 ///
 /// ```
 /// # use ndarray::array;

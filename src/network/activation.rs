@@ -1,7 +1,7 @@
-//! Activations h = φ(z): value, slope φ′ and curvature φ″, the *jet* that carries derivatives through a layer.
+//! Activations h = φ(z): value, slope φ′ and second derivative φ″, the *jet* that carries derivatives through a layer.
 //!
-//! Along a curve in parameter space a layer's pre-activation moves as (z, ż, z̈), and its output as
-//! ḣ = φ′(z) ż, ḧ = φ″(z) ż² + φ′(z) z̈. So φ′ and φ″ at full precision are all a second-order jet needs.
+//! Along a curve in parameter space a layer's pre-activation moves as (z, ż, z̈), and its output as ḣ = φ′(z) ż, ḧ =
+//! φ″(z) ż² + φ′(z) z̈. So φ′ and φ″ at full precision are all that a second-order jet needs.
 //!
 //! | name | φ(z) | φ′(z) | φ″(z) |
 //! |---|---|---|---|
@@ -19,7 +19,7 @@
 //!
 //! Every entry is finite wherever the exact number is, up to |z| = 1.8e308. On 40,000 random points φ is within 4.2
 //! ulp, φ′ within 4.3 and φ″ within 6.6, in the tails too, with two exceptions: near a root other than 0 of φ′ or φ″
-//! (silu, gelu, gelu_tanh) the error is relative to the summands, and products of which a factor is below 2.2e-308 lose
+//! (silu, gelu, gelu_tanh) the error is relative to the summands, and products with a factor below 2.2e-308 lose
 //! digits.
 
 mod jets;
@@ -32,15 +32,15 @@ use serde::{Deserialize, Serialize};
 use crate::elementary::vectorized;
 use crate::error::UnknownActivation;
 
-/// An elementwise nonlinearity; formulas in the [module](self) head.
+/// An elementwise nonlinearity; the formulas are in the [module](self) documentation.
 ///
 /// ```
 /// use riemannian_laplace::Activation;
 ///
 /// let activation: Activation = "tanh".parse()?;
-/// let (value, slope, curvature) = activation.derivatives(0.5);
+/// let (value, slope, second) = activation.derivatives(0.5);
 /// assert!((slope - (1.0 - value * value)).abs() < 1e-15);
-/// assert!((curvature + 2.0 * value * slope).abs() < 1e-15);
+/// assert!((second + 2.0 * value * slope).abs() < 1e-15);
 ///
 /// let mut h = [0.0; 3];
 /// activation.apply(&[-0.5, 0.0, 0.5], &mut h);
@@ -67,7 +67,7 @@ pub enum Activation {
     Gelu,
     /// ½z(1 + tanh(√(2/π)(z + 0.044715 z³))), the common approximation of gelu.
     GeluTanh,
-    /// z for z > 0, else eᶻ − 1 (α = 1); curvature 1 at z = 0, the limit from the left.
+    /// z for z > 0, else eᶻ − 1 (α = 1); second derivative 1 at z = 0, the limit from the left.
     Elu,
     /// z for z > 0, else 0.01 z, with slope 0.01 at z = 0.
     LeakyRelu,
@@ -75,8 +75,8 @@ pub enum Activation {
     Sin,
 }
 
-/// Evaluates an expression with `$jet` bound to the activation's z → (φ, φ′, φ″): the expression is compiled once for
-/// each activation, so a loop in it has no branch inside, and derivatives it does not use cost nothing.
+/// Evaluates an expression with `$jet` bound to the activation's z → (φ, φ′, φ″): the expression is compiled once per
+/// activation, so a loop in it has no branches, and derivatives it does not use cost nothing.
 macro_rules! with_jet {
     ($activation:expr, $jet:ident => $body:expr) => {
         match $activation {
@@ -115,7 +115,7 @@ impl Activation {
         Self::Sin,
     ];
 
-    /// The name by which files and the command line know it.
+    /// The name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -132,9 +132,9 @@ impl Activation {
         }
     }
 
-    /// Whether φ″ = 0 wherever it exists: identity, relu, leaky_relu.
+    /// Whether φ″ = 0 wherever it exists (identity, relu, leaky_relu).
     ///
-    /// With a hinge (the last two) the Fisher metric jumps across hinges, and a geodesic does not keep its speed there.
+    /// For the last two the Fisher metric jumps at the hinges, and a geodesic does not keep its speed there.
     pub fn is_piecewise_linear(self) -> bool {
         matches!(self, Self::Identity | Self::Relu | Self::LeakyRelu)
     }
@@ -182,8 +182,8 @@ impl Activation {
         debug_assert!(z0.len() == z1.len() && z0.len() == z2.len() && z0.len() == slopes.len());
         with_jet!(*self, jet => in_whole_vectors([z0, z1, z2, slopes], #[inline(always)] |[z0, z1, z2, slopes]| {
             for (((z0, z1), z2), slope_out) in z0.iter_mut().zip(z1).zip(z2).zip(slopes) {
-                let (value, slope, bend) = jet(*z0);
-                *z2 = slope * *z2 + 0.5 * bend * *z1 * *z1;
+                let (value, slope, second) = jet(*z0);
+                *z2 = slope * *z2 + 0.5 * second * *z1 * *z1;
                 *z1 *= slope;
                 (*z0, *slope_out) = (value, slope);
             }
@@ -195,17 +195,17 @@ impl Activation {
     pub fn replace_tangent(&self, z0: &mut [f64], z1: &mut [f64], slopes: &mut [f64], bends: &mut [f64]) {
         debug_assert!(z0.len() == z1.len() && z0.len() == slopes.len() && z0.len() == bends.len());
         with_jet!(*self, jet => in_whole_vectors([z0, z1, slopes, bends], #[inline(always)] |[z0, z1, slopes, bends]| {
-            for (((z0, z1), slope_out), bend_out) in z0.iter_mut().zip(z1).zip(slopes).zip(bends) {
-                let (value, slope, bend) = jet(*z0);
-                (*slope_out, *bend_out) = (slope, bend * *z1);
+            for (((z0, z1), slope_out), change_out) in z0.iter_mut().zip(z1).zip(slopes).zip(bends) {
+                let (value, slope, second) = jet(*z0);
+                (*slope_out, *change_out) = (slope, second * *z1);
                 (*z0, *z1) = (value, slope * *z1);
             }
         }));
     }
 }
 
-/// Runs an elementwise loop over slices of equal length, the last few entries in arrays of a vector's length: one by one
-/// they would take as long as many times their number.
+/// Runs an elementwise loop over slices of equal length, the last few entries in arrays of a vector's length: one by
+/// one they would take many times as long.
 #[inline(always)]
 fn in_whole_vectors<const K: usize>(slices: [&mut [f64]; K], work: impl Fn([&mut [f64]; K])) {
     const LANES: usize = 8;

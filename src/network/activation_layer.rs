@@ -1,7 +1,7 @@
 //! An activation as a layer: h = φ(z) for every entry, in place.
 //!
-//! Along a velocity h₀ = φ(z₀), h₁ = φ′z₁, h₂ = φ′z₂ + ½φ″z₁². It keeps the slopes φ′ (N × width), with which
-//! sensitivities pull back to δ∘φ′, and along a velocity φ″z₁ too: δ̇ becomes δ̇∘φ′ + δ∘φ″z₁.
+//! Along a velocity h₀ = φ(z₀), h₁ = φ′z₁, h₂ = φ′z₂ + ½φ″z₁². The layer keeps the slopes φ′ (N × width), with which
+//! sensitivities pull back to δ∘φ′, and along a velocity also φ″z₁: δ̇ becomes δ̇∘φ′ + δ∘φ″z₁.
 
 use faer::MatMut;
 

@@ -1,6 +1,6 @@
 //! The shape of a network and the order of its flat parameters.
 //!
-//! θ lists the layers in order, and of a linear layer the weight row by row (`[outputs, inputs]`), then the bias, as
+//! θ lists the layers in order, and for a linear layer the weight row by row (`[outputs, inputs]`), then the bias, as
 //! PyTorch's `parameters_to_vector` does.
 
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::layer::{Layer, ParameterGroup};
 use super::{Activation, Linear, Sequence};
 use crate::error::{Error, Result};
 
-/// One linear layer z = W h + b and where its parameters stand in θ.
+/// One linear layer z = W h + b and the place of its parameters in θ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinearPlace {
     /// The width of h.
@@ -100,7 +100,7 @@ impl Architecture {
         Self::with_biases(sizes, &vec![true; sizes.len().saturating_sub(1)], activation)
     }
 
-    /// A multilayer perceptron that has a bias only in the layers marked so.
+    /// A multilayer perceptron with a bias only in the marked layers.
     pub fn with_biases(sizes: &[usize], biases: &[bool], activation: Activation) -> Result<Self> {
         let refuse = |problem: String| Error::Architecture { what: format!("layer sizes {sizes:?}"), problem };
         if sizes.len() < 2 || sizes.contains(&0) || biases.len() != sizes.len() - 1 {
@@ -147,8 +147,8 @@ impl Architecture {
         &self.linear
     }
 
-    /// The activation of a plain multilayer perceptron, that is linear layers with the same activation between any two.
-    /// Identity if there is only one layer, and `None` for any other network.
+    /// The activation of a plain multilayer perceptron, that is, of linear layers with the same activation between
+    /// them; identity if there is only one layer, and `None` for any other network.
     pub fn activation(&self) -> Option<Activation> {
         let mut common = None;
         for (index, layer) in self.layers().iter().enumerate() {
@@ -166,8 +166,8 @@ impl Architecture {
         (self.layers().len() % 2 == 1).then_some(common.unwrap_or(Activation::Identity))
     }
 
-    /// Whether the outputs have kinks as functions of the parameters (relu, leaky_relu after a linear layer). There f̈ is
-    /// zero almost everywhere while J jumps, so that no Riemannian metric made of J is smooth.
+    /// Whether the outputs have kinks as functions of the parameters (relu, leaky_relu after a linear layer). Then f̈
+    /// is zero almost everywhere while J jumps, so no Riemannian metric built from J is smooth.
     pub fn has_kinks(&self) -> bool {
         self.sequence.has_kinks()
     }
@@ -192,7 +192,7 @@ impl Architecture {
         std::iter::once(self.n_inputs()).chain(self.linear.iter().map(|layer| layer.outputs)).collect()
     }
 
-    /// The number of parameters of each layer that has some, in order: the groups of a per-layer prior.
+    /// The number of parameters of each layer that has any, in order: the groups of a per-layer prior.
     pub fn layer_params(&self) -> Vec<usize> {
         self.sequence.prior_groups()
     }

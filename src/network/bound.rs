@@ -116,7 +116,7 @@ impl Map for NetworkMap {
     }
 }
 
-/// One thread's evaluations of a network.
+/// One thread's buffers for a network, and the operations that need them.
 struct NetworkEvaluator {
     map: Arc<NetworkMap>,
     columns: usize,

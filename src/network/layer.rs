@@ -1,12 +1,12 @@
-//! What a layer is: the verbs of which every sweep through a network is made.
+//! What a layer is: the verbs that make up every sweep through a network.
 //!
-//! A layer takes N points at once. Arrays over points are matrices with one column for each unit; Taylor coefficients
-//! h₀, h₁, h₂ along a velocity are three blocks of N rows, one below the other, and the K blocks of M = N·K
-//! sensitivities likewise. A layer sees its own part of θ, of velocities and of products, and nothing of its neighbours.
+//! A layer takes N points at once. Arrays over points are matrices with one column per unit; Taylor coefficients h₀,
+//! h₁, h₂ along a velocity are three blocks of N rows, one below the other, and the K blocks of M = N·K sensitivities
+//! likewise. A layer sees its own part of θ, of velocities and of products, and nothing of its neighbours.
 //!
 //! There are two kinds. An [`Elementwise`] layer has no parameters and works in place, on the memory of the layer
-//! before it. Every other layer has the verbs of [`LayerVerbs`] and a [`Tape`](super::Tape) of its own for what comes
-//! out of it. A new layer is a file with one of the two traits, a variant of [`Layer`] and a line in [`Layer::verbs`].
+//! before it. Every other layer has the verbs of [`LayerVerbs`] and its own [`Tape`](super::Tape) for its outputs. A
+//! new layer is a file with one of the two traits, a variant of [`Layer`] and a line in [`Layer::verbs`].
 
 use faer::{MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
@@ -50,12 +50,12 @@ pub enum Verbs<'a> {
 pub struct ParameterGroup {
     /// Its name within the layer, such as `weight`; within a network, `2.weight`.
     pub name: String,
-    /// Its shape; the values stand in θ with the last axis fastest.
+    /// Its shape; its values in θ have the last axis fastest.
     pub shape: Vec<usize>,
 }
 
 impl ParameterGroup {
-    /// The number of values, unless it cannot be counted.
+    /// The number of values; `None` if it overflows.
     pub fn checked_size(&self) -> Option<usize> {
         self.shape.iter().try_fold(1_usize, |size, length| size.checked_mul(*length))
     }
@@ -66,7 +66,7 @@ impl ParameterGroup {
     }
 }
 
-/// What a layer's pulled-back rows are made of.
+/// What a layer's pulled-back rows are computed from.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerRows<'a> {
     /// N × inputs: h₀.
@@ -103,11 +103,11 @@ impl<'a> LayerRows<'a> {
 pub trait Elementwise {
     /// Its name, for people.
     fn description(&self) -> String;
-    /// Whether its derivative jumps.
+    /// Whether its derivative has jumps.
     fn has_kink(&self) -> bool;
-    /// Room for what it keeps at N points of so many units.
+    /// Room for what it keeps at N points of this many units.
     fn kept(&self, width: usize, points: usize) -> Kept;
-    /// The f64 numbers in that room.
+    /// The number of f64 values in that room.
     fn kept_size(&self, width: usize, points: usize) -> f64;
 
     /// Replaces the values (N rows).
@@ -124,7 +124,7 @@ pub trait Elementwise {
     fn pull_back_along(&self, sensitivities: MatMut<'_, f64>, along: MatMut<'_, f64>, kept: &Kept);
 }
 
-/// A layer with outputs of its own. The verbs for parameters do nothing unless the layer has some.
+/// A layer with its own outputs. The verbs for parameters do nothing unless the layer has some.
 ///
 /// `inputs` of a forward sweep have as many rows as `outputs`, or N where they do not move. Rows are those of J̃ = RᵀJ:
 /// row m is Σₚ R(p, m) ∂fₚ, restricted to the layer's parameters. "Along v" means the derivative at t = 0 with θ + tv
@@ -136,7 +136,7 @@ pub trait LayerVerbs {
     fn n_inputs(&self) -> Option<usize>;
     /// The width of its outputs for inputs of this width.
     fn n_outputs(&self, inputs: usize) -> usize;
-    /// Its parameters, in the order in which they stand in θ.
+    /// Its parameters, in the order of θ.
     fn parameter_groups(&self) -> Vec<ParameterGroup> {
         Vec::new()
     }
@@ -144,11 +144,11 @@ pub trait LayerVerbs {
     fn n_params(&self) -> usize {
         self.parameter_groups().iter().fold(0, |sum: usize, group| sum.saturating_add(group.size()))
     }
-    /// The number of parameters in each group that may have a prior precision of its own.
+    /// The number of parameters in each group that may have its own prior precision.
     fn prior_groups(&self) -> Vec<usize> {
         Some(self.n_params()).filter(|count| *count > 0).into_iter().collect()
     }
-    /// Whether a derivative of its outputs jumps.
+    /// Whether a derivative of its outputs has jumps.
     fn has_kink(&self) -> bool {
         false
     }
@@ -158,11 +158,11 @@ pub trait LayerVerbs {
     fn kept(&self, _inputs: usize, _points: usize, _columns: usize) -> Kept {
         Kept::nothing()
     }
-    /// The f64 numbers in that room.
+    /// The number of f64 values in that room.
     fn kept_size(&self, _inputs: usize, _points: usize, _columns: usize) -> f64 {
         0.0
     }
-    /// The f64 numbers for each point that its verbs take from a [`Scratch`].
+    /// The number of f64 values per point that its verbs take from a [`Scratch`].
     fn scratch_width(&self) -> usize {
         0
     }
@@ -175,7 +175,7 @@ pub trait LayerVerbs {
     fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept);
     /// Writes the three Taylor coefficients of the outputs along a velocity (3N rows).
     fn jet(&self, theta: &[f64], velocity: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept);
-    /// From sensitivities of the outputs (M rows), those of the inputs, if somebody wants them (M rows).
+    /// Computes, from sensitivities of the outputs (M rows), those of the inputs if they are wanted (M rows).
     fn pull_back(
         &self,
         theta: &[f64],
@@ -223,8 +223,8 @@ pub trait LayerVerbs {
         outputs: MatMut<'_, f64>,
         kept: &mut Kept,
     );
-    /// From sensitivities δ of the outputs and their derivatives δ̇ along the velocity, those of the inputs: pairs of M
-    /// rows each.
+    /// Computes, from sensitivities δ of the outputs and their derivatives δ̇ along the velocity, those of the inputs:
+    /// pairs of M rows each.
     fn pull_back_along(
         &self,
         theta: &[f64],
@@ -293,7 +293,7 @@ impl Verbs<'_> {
         }
     }
 
-    /// The number of parameters in each group that may have a prior precision of its own.
+    /// The number of parameters in each group that may have its own prior precision.
     pub fn prior_groups(self) -> Vec<usize> {
         match self {
             Verbs::Elementwise(_) => Vec::new(),
@@ -301,7 +301,7 @@ impl Verbs<'_> {
         }
     }
 
-    /// Whether a derivative of the outputs jumps.
+    /// Whether a derivative of the outputs has jumps.
     pub fn has_kink(self) -> bool {
         match self {
             Verbs::Elementwise(layer) => layer.has_kink(),

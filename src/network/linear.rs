@@ -4,9 +4,9 @@
 //!
 //! z₀ = W h₀ + b, z₁ = W h₁ + V h₀ + v_b, z₂ = W h₂ + V h₁.
 //!
-//! Sensitivities δ of z pull back to Wᵀδ, and the gradient with respect to W is δ h₀ᵀ, to b it is δ. Hence the part of
-//! the layer in the Gram matrix, v (h₀·h₀′ + 1)(δ·δ′), costs N²·widths and no gradient. Along v the sensitivities pull
-//! back to Wᵀδ̇ + Vᵀδ, and the gradients change by δ̇ h₀ᵀ + δ h₁ᵀ and δ̇.
+//! Sensitivities δ of z pull back to Wᵀδ, and the gradients with respect to W and b are δ h₀ᵀ and δ. Hence the layer's
+//! part of the Gram matrix, v (h₀·h₀′ + 1)(δ·δ′), costs N²·widths and no gradient. Along v the sensitivities pull back
+//! to Wᵀδ̇ + Vᵀδ, and the gradients change by δ̇ h₀ᵀ + δ h₁ᵀ and δ̇.
 
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef};
@@ -22,7 +22,7 @@ use crate::linalg::{
 };
 use crate::map::{KroneckerFactors, Scratch};
 
-/// A linear layer z = W h + b; formulas in the [module](self) head.
+/// A linear layer z = W h + b; the formulas are in the [module](self) documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
@@ -120,7 +120,7 @@ impl LayerVerbs for Linear {
         self.outputs
     }
 
-    /// Products of inputs once, of sensitivities for every pair of rows at a point.
+    /// Products of inputs are formed once, those of sensitivities for every pair of rows at a point.
     fn gram_work(&self, points: usize, columns: usize) -> f64 {
         let (n, k) = (points as f64, columns as f64);
         0.5 * n * n * (self.inputs as f64 + k * k * self.outputs as f64)

@@ -73,7 +73,7 @@ impl Mlp {
         &self.architecture
     }
 
-    /// The present parameters in flat order, in f64.
+    /// The current parameters in flat order, in f64.
     pub fn parameters(&self) -> Result<Vec<f64>> {
         let mut theta = Vec::with_capacity(self.architecture.n_params());
         for part in &self.layers {
@@ -110,8 +110,8 @@ fn activate(activation: Activation, z: &Tensor) -> candle_core::Result<Tensor> {
         // log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)): exact for both tails.
         Activation::Softplus => z.relu()? + (z.abs()?.neg()?.exp()? + 1.0)?.log()?,
         Activation::Silu => z.silu(),
-        // ½z(1 + erf(z/√2)) and z sigmoid(2√(2/π)(z + 0.044715 z³)), written out: the gradients of candle's own gelu and
-        // gelu_erf have constants of six digits.
+        // ½z(1 + erf(z/√2)) and z sigmoid(2√(2/π)(z + 0.044715 z³)), written out: the gradients of candle's own gelu
+        // and gelu_erf use constants of six digits.
         Activation::Gelu => (z * 0.5)? * ((z / std::f64::consts::SQRT_2)?.erf()? + 1.0)?,
         Activation::GeluTanh => {
             let cubic = (((z.sqr()? * 0.044715)? + 1.0)? * z)?;

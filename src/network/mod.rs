@@ -1,5 +1,5 @@
-//! The network: a sequence of layers, each with a file of its own; a candle [`Mlp`] for training, its frozen f64 form
-//! [`Network`] for everything after, and the files both are kept in.
+//! The network: a sequence of layers, each in its own file; a candle [`Mlp`] for training, its frozen f64 form
+//! [`Network`] for everything after, and the files in which both are stored.
 
 pub mod activation;
 mod activation_layer;

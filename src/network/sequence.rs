@@ -1,5 +1,5 @@
-//! Layers one after the other, and the loops over them: forwards for values, backwards for sensitivities, and once
-//! through all of them for products with the rows.
+//! Layers in sequence, and the loops over them: forwards for values, backwards for sensitivities, and once through all
+//! of them for products with the rows.
 //!
 //! The rows J̃ = RᵀJ of a sequence are never formed: each layer has its inputs h and the sensitivities δ of its outputs,
 //! and its part of any product follows from these two.
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::linalg::{column_slice, column_slice_mut};
 use crate::map::{KroneckerFactors, Scratch, resize};
 
-/// A chain of layers and where each has its parameters.
+/// A chain of layers, and the place of each layer's parameters.
 ///
 /// The order of calls on the tapes: a forward sweep ([`forward`](Self::forward), [`jet`](Self::jet) or
 /// [`forward_along`](Self::forward_along)), then seeds into [`seeds_mut`](Self::seeds_mut) and
@@ -35,9 +35,9 @@ struct Place {
     inputs: usize,
     /// The width of its outputs.
     outputs: usize,
-    /// The layer in whose tape its outputs are: its own, or for an elementwise layer that of the layer before it.
+    /// The layer whose tape holds its outputs: itself or, for an elementwise layer, the layer before it.
     slot: usize,
-    /// Its parameters in those of the sequence.
+    /// Its parameters among those of the sequence.
     params: Range<usize>,
     /// Its groups among the prior groups of the sequence.
     groups: Range<usize>,
@@ -60,7 +60,7 @@ impl Sequence {
         };
         let free = layers.iter().take_while(|layer| matches!(layer.verbs(), Verbs::Elementwise(_))).count();
         let known = layers.get(free).and_then(|layer| layer.verbs().n_inputs());
-        let inputs = known.ok_or_else(|| refuse(free, "does not say how many inputs there are".to_string()))?;
+        let inputs = known.ok_or_else(|| refuse(free, "needs a known number of inputs".to_string()))?;
         let (mut width, mut end, mut n_groups, mut slot) = (inputs, 0_usize, 0, 0);
         let mut places = Vec::with_capacity(layers.len());
         for (index, layer) in layers.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Sequence {
         &self.layers
     }
 
-    /// The place of each layer's parameters in those of the sequence; empty where there are none.
+    /// The place of each layer's parameters among those of the sequence; empty where there are none.
     pub fn param_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.places.iter().map(|place| place.params.clone())
     }
@@ -126,7 +126,7 @@ impl Sequence {
         self.layers.iter().enumerate().flat_map(named).collect()
     }
 
-    /// The number of parameters in each group that may have a prior precision of its own: the layers that have some.
+    /// The number of parameters in each group that may have its own prior precision: the layers with parameters.
     pub fn prior_groups(&self) -> Vec<usize> {
         self.layers.iter().flat_map(|layer| layer.verbs().prior_groups()).collect()
     }
@@ -154,7 +154,7 @@ impl Sequence {
         self.layers.iter().zip(&self.places).enumerate().map(tape).collect()
     }
 
-    /// The f64 numbers in such tapes. The first sweep along a velocity adds less than as much again.
+    /// The number of f64 values in these tapes. The first sweep along a velocity adds at most as many again.
     pub fn tape_size(&self, points: usize, columns: usize) -> f64 {
         let size = |(index, (layer, place)): (usize, (&Layer, &Place))| {
             let width = if place.slot == index { place.outputs as f64 } else { 0.0 };
@@ -167,7 +167,7 @@ impl Sequence {
         self.layers.iter().zip(&self.places).enumerate().map(size).sum()
     }
 
-    /// The f64 numbers for each point that the verbs take from a [`Scratch`], those of Gram matrices aside.
+    /// The number of f64 values per point that the verbs take from a [`Scratch`], apart from those of Gram matrices.
     pub fn scratch_width(&self) -> usize {
         let width = |layer: &Layer| match layer.verbs() {
             Verbs::Elementwise(_) => 0,
@@ -185,12 +185,12 @@ impl Sequence {
         self.layers.iter().map(work).sum()
     }
 
-    /// The Taylor coefficients of the outputs after a forward sweep: N rows for each.
+    /// The Taylor coefficients of the outputs after a forward sweep: N rows each.
     pub fn outputs<'a>(&self, tapes: &'a [Tape]) -> MatRef<'a, f64> {
         tapes[self.last_slot()].values.as_ref()
     }
 
-    /// Where the seeds, the sensitivities of the outputs, are put before they are pulled back: M rows.
+    /// The place for the seeds (the sensitivities of the outputs) before they are pulled back: M rows.
     pub fn seeds_mut<'a>(&self, tapes: &'a mut [Tape]) -> MatMut<'a, f64> {
         tapes[self.last_slot()].sensitivities.as_mut()
     }
@@ -237,7 +237,8 @@ impl Sequence {
         }
     }
 
-    /// From the seeds, the sensitivities of the outputs of every layer, and those of the inputs if they are wanted.
+    /// Computes, from the seeds, the sensitivities of the outputs of every layer, and those of the inputs if they are
+    /// wanted.
     pub fn pull_back(&self, theta: &[f64], tapes: &mut [Tape], mut inputs: Option<MatMut<'_, f64>>) {
         for (index, (layer, place)) in self.layers.iter().zip(&self.places).enumerate().rev() {
             match layer.verbs() {
@@ -409,7 +410,7 @@ impl Sequence {
         self.places.last().map_or(0, |place| place.slot)
     }
 
-    /// What layer `index` works on when so many Taylor coefficients are wanted.
+    /// What layer `index` works on when this many Taylor coefficients are wanted.
     fn stage<'a>(
         &self,
         index: usize,
@@ -437,7 +438,7 @@ impl Sequence {
         Stage { inputs, outputs, kept: &mut own.kept }
     }
 
-    /// The layers that have parameters, and what their rows are made of.
+    /// The layers that have parameters, and what their rows are computed from.
     fn with_params<'a>(
         &'a self,
         inputs: MatRef<'a, f64>,
@@ -477,7 +478,7 @@ fn slot_and_kept(tapes: &mut [Tape], slot: usize, index: usize) -> (&mut Mat<f64
     (sensitivities, sensitivities_along, kept)
 }
 
-/// Copies Taylor coefficients; those that the inputs do not have are zero.
+/// Copies Taylor coefficients; those that the inputs lack are zero.
 fn copy_coefficients(inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>) {
     for (input, output) in inputs.col_iter().zip(outputs.col_iter_mut()) {
         let (head, rest) = column_slice_mut(output).split_at_mut(inputs.nrows());

@@ -13,18 +13,18 @@ pub struct Tape {
     pub values: Mat<f64>,
     /// M × outputs: the sensitivities δ of the rows to the outputs.
     pub sensitivities: Mat<f64>,
-    /// M × outputs: the derivatives δ̇ of the sensitivities along a velocity; empty until they are first asked for.
+    /// M × outputs: the derivatives δ̇ of the sensitivities along a velocity; empty until they are first requested.
     pub sensitivities_along: Mat<f64>,
     /// What else the layer needs later.
     pub kept: Kept,
 }
 
-/// What a layer itself keeps; the shapes are its own affair.
+/// What the layer itself keeps; it chooses the shapes.
 #[derive(Debug, Clone)]
 pub struct Kept {
     /// What its verbs need after a forward sweep, such as slopes φ′.
     pub matrix: Mat<f64>,
-    /// What they need in addition along a velocity, such as φ″z₁; empty until it is first asked for.
+    /// What they need in addition along a velocity, such as φ″z₁; empty until it is first requested.
     pub along: Mat<f64>,
     /// The tapes of the layers inside a composite layer.
     pub inner: Vec<Tape>,

@@ -55,7 +55,7 @@ impl Network {
         Self { architecture, parameters }
     }
 
-    /// The present state of a candle module.
+    /// The current state of a candle module.
     pub fn from_mlp(mlp: &Mlp) -> Result<Self> {
         Self::new(mlp.architecture().clone(), mlp.parameters()?)
     }
@@ -63,13 +63,13 @@ impl Network {
     /// Reads a PyTorch `nn.Sequential` state dict, or a candle `VarMap` of an [`Mlp`], saved as safetensors.
     ///
     /// The activation is `activation`, or else the one the file's metadata names; a network without hidden layer needs
-    /// none. Metadata may also list the layers, as [`save`](Self::save) does for networks of another form; a given
+    /// none. The metadata may also list the layers, as [`save`](Self::save) does for other networks; a given
     /// `activation` overrides the list.
     pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {
         let file = TensorFile::read(path)?;
         let metadata_error = |key, problem| Error::Metadata { path: path.to_path_buf(), key, problem };
         if let Some(format) = file.metadata.get("format").filter(|format| format.starts_with("riemannian-laplace")) {
-            return Err(metadata_error("format", format!("says this is a {format}; a model is expected")));
+            return Err(metadata_error("format", format!("says that this is a {format}; a model is needed")));
         }
         if let (None, Some(text)) = (activation, file.metadata.get(LAYERS)) {
             let architecture: Architecture = serde_json::from_str(text)
@@ -97,7 +97,7 @@ impl Network {
         Self::new(Architecture::with_biases(&sizes, &biases, activation)?, parameters)
     }
 
-    /// The network of this shape from the tensors of a file, all of which must be its own.
+    /// The network of this shape from the tensors of a file, all of which must belong to it.
     fn from_named_tensors(path: &Path, architecture: Architecture, mut file: TensorFile) -> Result<Self> {
         let mut parameters = Vec::new();
         for group in architecture.parameter_groups() {
@@ -107,7 +107,7 @@ impl Network {
                     path: path.to_path_buf(),
                     tensor: group.name,
                     found: tensor.shape,
-                    expected: format!("by the list of layers it needs shape {:?}", group.shape),
+                    expected: format!("the list of layers asks for shape {:?}", group.shape),
                 });
             }
             parameters.extend(tensor.values);
@@ -121,7 +121,7 @@ impl Network {
         }
     }
 
-    /// Writes the network as f64 safetensors under the names of a PyTorch `nn.Sequential`. Metadata name the
+    /// Writes the network as f64 safetensors under the names of a PyTorch `nn.Sequential`. The metadata name the
     /// `activation` of a plain multilayer perceptron, and list the `layers` of any other network.
     pub fn save(&self, path: &Path) -> Result<()> {
         self.save_with(path, BTreeMap::new())

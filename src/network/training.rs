@@ -16,7 +16,7 @@ use crate::random::{Purpose, stream};
 pub enum Decay {
     /// ½λ‖θ‖² in the loss: PyTorch's `Adam(weight_decay = λ)`, the paper's choice, and the MAP of a Gaussian prior.
     L2,
-    /// θ ← (1 − ηλ)θ beside the step: AdamW.
+    /// θ ← (1 − ηλ)θ in addition to the step: AdamW.
     Decoupled,
 }
 
@@ -31,9 +31,9 @@ pub struct TrainingOptions {
     pub weight_decay: f64,
     /// How the decay acts (default [`Decay::L2`]).
     pub decay: Decay,
-    /// Data points a step; `None` (the default) takes all of them.
+    /// Data points per step; `None` (the default) takes all of them.
     pub batch_size: Option<usize>,
-    /// The seed of the order of the mini-batches.
+    /// The seed for the order of the mini-batches.
     pub seed: u64,
 }
 
@@ -54,10 +54,10 @@ pub struct Training {
     pub epochs: usize,
 }
 
-/// How often the loss is looked at, for progress and divergence.
+/// How often the loss is checked, for progress and divergence.
 const LOOK_EVERY: usize = 100;
 
-/// Trains a network, from its present parameters, in f64.
+/// Trains a network from its current parameters, in f64.
 ///
 /// The loss is the mean squared error for a Gaussian family and the mean negative log likelihood (up to constants) for
 /// the others. `progress` is called with the epoch and the loss from time to time. A loss that is not finite ends the
@@ -122,7 +122,7 @@ pub fn train(
             progress(epoch + 1, loss);
         }
     }
-    // Where the last step led: each loss above was taken before its step.
+    // The loss after the last step: each loss above was taken before its step.
     let loss = batches.mean_loss(&mlp, family)?;
     let parameters = mlp.parameters()?;
     if !loss.is_finite() || parameters.iter().any(|value| !value.is_finite()) {
@@ -131,8 +131,8 @@ pub fn train(
     Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss, epochs: options.epochs })
 }
 
-/// Reserves memory for the weights, their gradient, two moments and the step that is being taken, for the data as tensors,
-/// and for what a batch leaves behind in every layer, values and gradients before and after its activation.
+/// Reserves memory for the weights, their gradient, two moments and the current step, for the data as tensors, and for
+/// what a batch leaves behind in every layer: values and gradients before and after its activation.
 fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &TrainingOptions) -> Result<Reservation> {
     let widths: usize = architecture.linear_layers().iter().map(|layer| layer.outputs).sum();
     let batch = options.batch_size.unwrap_or(data.len()).min(data.len());
@@ -176,7 +176,7 @@ fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core
     }
 }
 
-/// The data as tensors, and the order in which they are shown.
+/// The data as tensors, and the order in which they are used.
 struct Batches {
     inputs: Tensor,
     targets: Tensor,

@@ -1,8 +1,8 @@
 //! One function per activation, z → (φ(z), φ′(z), φ″(z)), without branches so that loops over them become vector code.
 //!
 //! Sums of exponentials are written in u = e^(−|·|) ≤ 1, which cannot overflow, and differences such as 1 − u as
-//! −expm1, which does not cancel. Products like z·s′(z) hold z within the range where s′ is not yet zero, so that ±∞
-//! does not meet 0.
+//! −expm1, which does not cancel. Products like z·s′(z) clamp z to the range where s′ is not yet zero, so that ±∞ is
+//! never multiplied by 0.
 
 use crate::elementary::{Exponential, at_least, at_most, product, scaled_normal_tail, softplus as log_1p_exp};
 
@@ -32,7 +32,7 @@ pub(super) fn identity(z: f64) -> Jet {
 pub(super) fn tanh(z: f64) -> Jet {
     let exponential = Exponential::of(-2.0 * z.abs());
     let fall = exponential.minus_one();
-    // One division: they cost more than all else here.
+    // Only one division: divisions cost more than everything else here.
     let inverse = 1.0 / (2.0 + fall);
     let value = (-fall * inverse).copysign(z);
     let slope = exponential.value() * (2.0 * inverse) * (2.0 * inverse);
