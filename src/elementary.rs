@@ -1,11 +1,11 @@
 //! Elementary functions for hot loops: eˣ = 2ⁿ(1 + q(r)), x = n ln 2 + r, |r| ≤ ½ ln 2, without branches or tables.
 //!
 //! Everything here is additions, multiplications, divisions, selections and bit patterns, so a loop over a slice
-//! becomes vector instructions on any target (two lanes with SSE2, four with AVX2, eight with AVX-512), and the result has the same bits on
-//! all of them: no fused multiply-add is used. Each function states its largest error found on 40,000 to 80,000 random
-//! points, in units in the last place (ulp) of the exact result.
+//! becomes vector instructions on any target (two lanes with SSE2, four with AVX2, eight with AVX-512), and the result
+//! has the same bits on all of them: no fused multiply-add is used. Each function states the largest error found on
+//! 40,000 to 80,000 random points, in units in the last place (ulp) of the exact result.
 //!
-//! Results below the smallest normal number, 2.2e-308, are rounded to subnormal numbers as IEEE 754 asks (the last
+//! Results below the smallest normal number, 2.2e-308, are rounded to subnormal numbers as IEEE 754 requires (the last
 //! scaling by 2ⁿ is split in two), and to zero below 2.5e-324. NaN in gives NaN out.
 //!
 //! The polynomials come from `tests/fixtures/activation/coefficients.py`.
@@ -48,9 +48,9 @@ const ROUND: f64 = 6_755_399_441_055_744.0;
 const EXP_LOWEST: f64 = -746.0;
 /// Above this, eˣ is infinite.
 const EXP_HIGHEST: f64 = 710.0;
-/// ln 2 with the last 20 bits zero, so that its product with an exponent is exact, ...
+/// ln 2 with the last 20 bits zero, so that its product with an exponent is exact, …
 const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
-/// ... and the rest of ln 2.
+/// … and the rest of ln 2.
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 /// c₀ + c₁x + c₂x² + …, written out by Horner's rule. The longer polynomials below are even(x²) + x·odd(x²), two
@@ -63,9 +63,9 @@ macro_rules! horner {
 /// e^(x + x_low), taken apart so that eˣ, eˣ − 1 and 1 + eˣ can each be put together without losing digits.
 #[derive(Clone, Copy)]
 pub(crate) struct Exponential {
-    /// 2ⁿ, n held within the exponents of normal numbers.
+    /// 2ⁿ, with n clamped to the exponents of normal numbers.
     scale: f64,
-    /// 2 to the part of the exponent that `scale` could not hold: 1 but for results near overflow or underflow.
+    /// 2 to the part of the exponent that `scale` could not hold: 1 except for results near overflow or underflow.
     excess: f64,
     /// e^r − 1 of the reduced argument.
     q: f64,
@@ -122,7 +122,7 @@ pub fn exp(x: f64) -> f64 {
     Exponential::of(x).value()
 }
 
-/// tanh z = sign(z) (1 − u)/(1 + u), u = e^(−2|z|), within 2.5 ulp, however small z.
+/// tanh z = sign(z) (1 − u)/(1 + u), u = e^(−2|z|), within 2.5 ulp, however small z is.
 ///
 /// ```
 /// use riemannian_laplace::internals::elementary::tanh;
@@ -192,7 +192,7 @@ pub fn tanh_slice(z: &[f64], h: &mut [f64]) {
 }
 
 /// log(1 + u) for 0 ≤ u ≤ 1: with f = u, or f = (u − 1)/2 and ln 2 added once 1 + u > √2, log(1 + f) is an odd series
-/// in s = f/(2 + f), arranged around f so that the division's rounding does not show.
+/// in s = f/(2 + f), arranged around f so that the rounding of the division does not matter.
 #[inline(always)]
 fn log_1p_unit(u: f64) -> f64 {
     let halve = u > std::f64::consts::SQRT_2 - 1.0;

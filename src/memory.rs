@@ -1,8 +1,8 @@
-//! One budget of memory for the whole process, asked before memory is taken.
+//! One memory budget for the whole process, checked before memory is allocated.
 //!
-//! What lives for a while is [reserved](reserve), and a [`Reservation`] gives its share back when it is dropped: work on
-//! several threads, or for several users of a service, is counted together. A request beyond the limit is an error that
-//! says how much is needed, for what, and what would fit.
+//! Memory that is kept for a while is [reserved](reserve), and a [`Reservation`] gives its share back when dropped:
+//! work on several threads, or for several users of a service, is counted together. A request beyond the limit is an
+//! error that says how much is needed, for what, and what would fit.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ const DEFAULT_SHARE: f64 = 0.8;
 /// A limit set by the user, in bytes; zero means none.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// What is reserved now, in bytes.
+/// The memory reserved now, in bytes.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the limit in bytes for the whole process (`None`: back to 80 % of the memory available at start-up).
@@ -24,7 +24,7 @@ pub fn set_limit(bytes: Option<u64>) {
     LIMIT.store(bytes.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The limit in bytes: what the user set, or 80 % of the memory that was available when first asked.
+/// The limit in bytes: what the user set, or 80 % of the memory available at the first call.
 pub fn limit() -> u64 {
     static AVAILABLE: OnceLock<u64> = OnceLock::new();
     match LIMIT.load(Ordering::Relaxed) {
@@ -38,7 +38,7 @@ pub fn reserved() -> u64 {
     RESERVED.load(Ordering::Relaxed)
 }
 
-/// Bytes that may be reserved now: the limit without what is reserved.
+/// Bytes that may be reserved now: the limit less what is reserved.
 pub fn room() -> u64 {
     limit().saturating_sub(reserved())
 }
@@ -94,7 +94,7 @@ impl Reservation {
         self.bytes
     }
 
-    /// Gives back all but `numbers` f64 values, when the work is done and its result stays.
+    /// Gives back all but `numbers` f64 values, when the work is done and only its result is kept.
     pub fn shrink(&mut self, numbers: f64) {
         let kept = ((numbers * 8.0) as u64).min(self.bytes);
         RESERVED.fetch_sub(self.bytes - kept, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Drop for Reservation {
 /// ```
 pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Reservation> {
     let (needed, limit) = (numbers * 8.0, limit());
-    let bytes = needed.ceil() as u64; // 0 for what is negative or not a number
+    let bytes = needed.ceil() as u64; // 0 for negative numbers and NaN
     let fits = |reserved: u64| {
         let total = reserved.checked_add(bytes)?;
         (needed < f64::INFINITY && total <= limit).then_some(total)
@@ -139,7 +139,7 @@ pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Re
     }
 }
 
-/// Checks that arrays of `numbers` f64 values could be reserved now, for what is taken and given back at once.
+/// Checks that arrays of `numbers` f64 values could be reserved now, for memory that is soon given back.
 ///
 /// ```
 /// use riemannian_laplace::internals::memory;

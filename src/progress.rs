@@ -1,11 +1,11 @@
-//! Progress of long work: whoever waits for it is told of every finished piece, and may cancel.
+//! Progress of long work: the caller is told of every finished piece, and may cancel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
 
-/// What long work reports to and asks for permission to go on. All methods are called from any thread.
+/// What long work reports to, and asks whether to continue. All methods may be called from any thread.
 ///
 /// `()` is silent and never cancels.
 ///
@@ -71,7 +71,7 @@ impl Cancel {
         Self::default()
     }
 
-    /// Sets the flag, for good.
+    /// Sets the flag permanently.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

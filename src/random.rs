@@ -1,10 +1,10 @@
 //! Counter-based randomness: draw `i` of seed `s` is the same on any number of threads, in any order, in any range.
 //!
 //! Each draw owns a stream of the ChaCha8 generator, chosen by seed, [`Purpose`] and index. The seed is expanded to
-//! ChaCha's key of 32 bytes, the purpose's tag is XORed into the key's last 16, and the index is the stream number. Work
-//! with one seed therefore never uses the same bits twice, say for the velocities of samples and for the initial weights
-//! of their network. Equal keys would need two seeds whose expansions agree in the first half and differ by just two tags
-//! in the second.
+//! ChaCha's key of 32 bytes, the purpose's tag is XORed into the key's last 16, and the index is the stream number.
+//! Work with one seed therefore never uses the same bits twice, say for the velocities of samples and for the initial
+//! weights of their network. Equal keys would need two seeds whose expansions agree in the first half and differ by
+//! exactly two tags in the second.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -14,8 +14,8 @@ use rand_distr::{Distribution, StandardNormal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// Gaussian draws of the weights: samples of the posterior, and the velocities of geodesics, which are the same
-    /// draws. Its tag is zero.
+    /// Gaussian draws of the weights: posterior samples and the velocities of geodesics, which are the same draws. Its
+    /// tag is zero.
     Velocity,
     /// Weights before training; the index is the layer.
     Initialization,

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 /// The greatest number of blocks.
 const MOST_BLOCKS: usize = 12;
-/// No more blocks than there are times this many rows.
+/// There is at most one block per this many rows.
 const ROWS_PER_BLOCK: usize = 64;
 
 /// Consecutive rows of a data set, in the network's units: views of data in memory, or rows read from elsewhere.
@@ -70,8 +70,8 @@ pub trait Batches: Send + Sync {
     /// The names and the scaling of the columns.
     fn schema(&self) -> &Schema;
 
-    /// The rows of a range in order, at most `most_rows` at a time. Each call starts anew; rows that do not exist are
-    /// an error, an empty range is not.
+    /// The rows of a range in order, at most `most_rows` at a time. Each call starts afresh. Rows that do not exist are
+    /// an error; an empty range is not.
     fn batches(&self, rows: Range<usize>, most_rows: usize) -> Result<BatchIterator<'_>>;
 }
 
@@ -104,7 +104,7 @@ impl Batches for Dataset {
     }
 }
 
-/// The blocks of rows that sums over data run over: as many as there are times 64 rows, at least 1 and at most 12.
+/// The blocks of rows that sums over data run over: one per 64 rows, at least 1 and at most 12.
 ///
 /// Block b of B covers the rows ⌊b·N/B⌋ to ⌊(b+1)·N/B⌋.
 ///

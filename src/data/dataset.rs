@@ -36,7 +36,7 @@ pub enum Standardize {
 
 impl Dataset {
     /// Checks that both have the same, positive number of rows and only finite values. The columns are named `x1`,
-    /// `x2`, … and `y` (of several targets `y1`, `y2`, …).
+    /// `x2`, … and `y` (`y1`, `y2`, … if there are several targets).
     pub fn new(inputs: Array2<f64>, targets: Array2<f64>) -> Result<Self> {
         check_size("number of target rows", inputs.nrows(), targets.nrows())?;
         if inputs.nrows() == 0 {
@@ -51,8 +51,8 @@ impl Dataset {
         Ok(Self { inputs, targets, schema })
     }
 
-    /// The same arrays under other names, which must be as many as there are columns. A scaling in the schema says
-    /// how the arrays were scaled; it does not change them. Class names must cover the targets.
+    /// The same arrays under other names, one per column. A scaling in the schema says how the arrays were scaled; it
+    /// does not change them. Class names must cover the targets.
     pub fn with_schema(mut self, schema: Schema) -> Result<Self> {
         check_size("number of input names", self.inputs.ncols(), schema.inputs().len())?;
         check_size("number of target names", self.targets.ncols(), schema.targets().len())?;
@@ -115,7 +115,8 @@ impl Dataset {
         })
     }
 
-    /// Every column with mean 0 and standard deviation 1 (a constant one with mean 0); the schema keeps the scaling.
+    /// The data with every column scaled to mean 0 and standard deviation 1 (a constant column to mean 0); the schema
+    /// keeps the scaling.
     ///
     /// ```
     /// use ndarray::array;
@@ -134,7 +135,7 @@ impl Dataset {
         self.scaled_by(Scaling { inputs: Standardization::of(self.inputs.view())?, targets })
     }
 
-    /// The data as a network sees them that was trained on data scaled in this way; the schema keeps the scaling.
+    /// The data as seen by a network that was trained on data scaled in this way; the schema keeps the scaling.
     pub fn scaled_by(&self, scaling: Scaling) -> Result<Self> {
         if self.schema.scaling().is_some() {
             return Err(Error::AlreadyScaled);

@@ -1,4 +1,4 @@
-//! Reading CSV: the separator recognised, the header checked, every complaint with its line and column.
+//! Reading CSV: the separator is recognised, the header checked, and every error given with its line and column.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -12,7 +12,7 @@ use super::table::{Words, missing_column};
 use crate::error::{Error, Result};
 use crate::memory;
 
-/// How much of the file is looked at to recognise the separator and to estimate the number of cells.
+/// How much of the file is examined to recognise the separator and to estimate the number of cells.
 const LOOK_AHEAD: usize = 1 << 20;
 
 /// Which columns and rows of a file are read.
@@ -22,13 +22,13 @@ pub struct TableOptions {
     pub ignore: Vec<String>,
     /// Columns that are left out where they are in the file.
     pub ignore_if_present: Vec<String>,
-    /// Leave out the rows in which a cell is empty, ignored columns aside (default: an empty cell is an error).
+    /// Leave out the rows with an empty cell outside the ignored columns (default: an empty cell is an error).
     pub drop_missing: bool,
 }
 
 impl Table {
-    /// Reads a file with a header and at least one row. The separator is `,`, `;` or a tab, whichever the header has
-    /// most of. A cell is a finite number or a word; none may be empty.
+    /// Reads a file with a header and at least one row. The separator is `,`, `;` or a tab, whichever is most frequent
+    /// in the header. A cell is a finite number or a word; none may be empty.
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_with(path, &TableOptions::default())
     }
@@ -157,7 +157,7 @@ impl WordsBeingRead {
     }
 }
 
-/// The separator of which the first line with contents has most, quoted text aside; a comma when it has none.
+/// The most frequent separator in the first non-empty line, outside quoted text; a comma if there is none.
 fn separator(start: &[u8]) -> u8 {
     const SEPARATORS: [u8; 3] = *b",;\t";
     let line = start.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
@@ -173,7 +173,7 @@ fn separator(start: &[u8]) -> u8 {
     counts.iter().position(|count| *count == most).map_or(b',', |which| SEPARATORS[which])
 }
 
-/// Asks for the numbers of the table and, once more, of the arrays made from it, before anything is read.
+/// Checks the memory for the table and for the arrays made from it before anything is read.
 fn check_memory(path: &Path, start: &[u8], length: u64) -> Result<()> {
     // Cells per byte after the header; at worst every other byte is a separator.
     let body = start.iter().position(|byte| *byte == b'\n').map_or(&[][..], |end| &start[end + 1..]);
@@ -187,7 +187,7 @@ fn check_memory(path: &Path, start: &[u8], length: u64) -> Result<()> {
 fn check_header(path: &Path, line: u64, header: &[String]) -> Result<()> {
     let wrong = |problem: String| Err(Error::Csv { path: path.to_path_buf(), line, problem });
     if header.is_empty() {
-        return wrong("the file is empty; a header is expected".to_string());
+        return wrong("the file is empty; a header is needed".to_string());
     }
     if header.iter().all(|name| name.parse::<f64>().is_ok_and(f64::is_finite)) {
         let cells = if header.len() == 1 { "its only cell is a number" } else { "all its cells are numbers" };

@@ -1,4 +1,4 @@
-//! Standardisation, column by column: z = (x − mean) / scale, and the way back.
+//! Standardisation, column by column: z = (x − mean) / scale, and its inverse.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result, check_size};
 
 /// The mean and scale of each column.
 ///
-/// A network sees z = (x − mean) / scale. A Gaussian over z with mean m and variance v is one over x with mean
+/// A network sees z = (x − mean) / scale. A Gaussian over z with mean m and variance v is a Gaussian over x with mean
 /// m·scale + mean and variance v·scale², and log p(x) = log p(z) − Σ log scale.
 ///
 /// ```
@@ -30,7 +30,7 @@ pub struct Standardization {
     scale: Vec<f64>,
 }
 
-/// What a file says, before it is checked.
+/// The contents of a file, before they are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Columns {
@@ -47,7 +47,7 @@ impl TryFrom<Columns> for Standardization {
 }
 
 impl Standardization {
-    /// One mean and one scale for each column; means must be finite, scales positive and finite.
+    /// One mean and one scale per column; means must be finite, scales positive and finite.
     pub fn new(mean: Vec<f64>, scale: Vec<f64>) -> Result<Self> {
         check_size("number of scales", mean.len(), scale.len())?;
         let refuse = |what, index: usize, value, requirement| {
@@ -79,7 +79,7 @@ impl Standardization {
                 continue;
             }
             let average = column.sum() / rows;
-            // Divided by the greatest deviation, so that no square leaves the range of f64.
+            // Deviations are divided by the largest, so that no square leaves the range of f64.
             let greatest = column.iter().fold(0.0_f64, |top, value| top.max((value - average).abs()));
             let squares: f64 = column.iter().map(|value| ((value - average) / greatest).powi(2)).sum();
             mean.push(average);

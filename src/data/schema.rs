@@ -17,8 +17,8 @@ pub const SCALING_KEY: &str = "scaling";
 
 /// Column names, class names and scaling: what new data must have in common with the training data.
 ///
-/// Names are unique, inputs and targets together. With a [`Scaling`], arrays beside the schema are in the network's
-/// units, and the methods of the schema lead there and back; without one they change nothing.
+/// Names are unique, inputs and targets together. With a [`Scaling`], arrays that go with the schema are in the
+/// network's units, and the methods of the schema convert to and from them; without one they change nothing.
 ///
 /// ```
 /// use ndarray::array;
@@ -41,7 +41,7 @@ pub struct Schema {
     scaling: Option<Scaling>,
 }
 
-/// What a file says, before it is checked.
+/// The contents of a file, before they are checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
@@ -75,7 +75,7 @@ impl Schema {
         Ok(Self { inputs, targets, classes: None, scaling: None })
     }
 
-    /// The names of columns that have none: `x1`, `x2`, … and `y` (of several targets `y1`, `y2`, …).
+    /// Default names for unnamed columns: `x1`, `x2`, … and `y` (`y1`, `y2`, … if there are several targets).
     pub fn unnamed(n_inputs: usize, n_targets: usize) -> Self {
         let targets = match n_targets {
             1 => vec!["y".to_string()],
@@ -92,7 +92,7 @@ impl Schema {
         self.check_scaling()
     }
 
-    /// With a scaling, which must have the numbers of columns of the schema. Classes cannot be scaled.
+    /// With a scaling, which must have as many columns as the schema. Classes cannot be scaled.
     pub fn with_scaling(mut self, scaling: Scaling) -> Result<Self> {
         self.scaling = Some(scaling);
         self.check_scaling()
@@ -113,12 +113,12 @@ impl Schema {
         &self.targets
     }
 
-    /// The names of the classes, when the labels are words.
+    /// The names of the classes, if the labels are words.
     pub fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref()
     }
 
-    /// How the columns were scaled, when they were.
+    /// How the columns were scaled, if they were.
     pub fn scaling(&self) -> Option<&Scaling> {
         self.scaling.as_ref()
     }
@@ -174,8 +174,8 @@ impl Schema {
         }
     }
 
-    /// Standard deviations of the targets in the original units: one for all of them stays one while all have the same
-    /// scale.
+    /// Standard deviations of the targets in the original units: a single value for all of them stays single if all
+    /// have the same scale.
     pub fn restore_deviations(&self, deviations: &[f64]) -> Vec<f64> {
         self.multiply_by_scale(deviations, |scale| scale)
     }
@@ -204,7 +204,7 @@ impl Schema {
         self.target_scaling().map_or(0.0, Standardization::log_density_shift)
     }
 
-    /// The entries of a model file's metadata: names under [`SCHEMA_KEY`], and the scaling, when there is one, under
+    /// The entries of a model file's metadata: names under [`SCHEMA_KEY`], and the scaling, if there is one, under
     /// [`SCALING_KEY`].
     pub fn to_metadata(&self) -> serde_json::Result<Vec<(&'static str, String)>> {
         let mut entries = vec![(SCHEMA_KEY, serde_json::to_string(&self.without_scaling())?)];
@@ -214,8 +214,8 @@ impl Schema {
         Ok(entries)
     }
 
-    /// The way back from [`to_metadata`](Self::to_metadata): the values under [`SCHEMA_KEY`] and [`SCALING_KEY`] of
-    /// the file at `path`. Without names there is no schema; a scaling alone is read by [`Scaling::from_metadata`].
+    /// The inverse of [`to_metadata`](Self::to_metadata): the values under [`SCHEMA_KEY`] and [`SCALING_KEY`] of the
+    /// file at `path`. Without names there is no schema; a scaling alone is read by [`Scaling::from_metadata`].
     pub fn from_metadata(path: &Path, schema: Option<&str>, scaling: Option<&str>) -> Result<Option<Self>> {
         let Some(text) = schema else { return Ok(None) };
         let invalid = |key, problem: String| Error::Metadata { path: path.to_path_buf(), key, problem };
@@ -276,7 +276,7 @@ fn check_names<'a>(what: &'static str, names: impl Iterator<Item = &'a String>) 
 /// At most this many names are listed in a message.
 const MOST_LISTED: usize = 10;
 
-/// Names for a message: all of a few, the first ten of many.
+/// Names for a message: all if there are few, otherwise the first ten.
 pub fn list_names(names: &[String]) -> Cow<'_, str> {
     match names {
         [name] => Cow::Borrowed(name),

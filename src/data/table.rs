@@ -11,7 +11,7 @@ use super::{Dataset, Schema};
 use crate::error::{Error, Result};
 use crate::likelihood::Likelihood;
 
-/// A CSV file: a name for each column, and cells that are finite numbers or words.
+/// A CSV file: named columns, and cells that are finite numbers or words.
 ///
 /// ```
 /// # use riemannian_laplace::internals::data::Table;
@@ -31,9 +31,9 @@ use crate::likelihood::Likelihood;
 pub struct Table {
     pub(super) path: PathBuf,
     pub(super) columns: Vec<String>,
-    /// NaN where there is a word.
+    /// NaN where the cell is a word.
     pub(super) values: Array2<f64>,
-    /// The columns in which there are words.
+    /// The columns that contain words.
     pub(super) words: BTreeMap<usize, Words>,
     /// The line of the file that each row comes from.
     pub(super) lines: Vec<u64>,
@@ -50,7 +50,7 @@ pub(super) struct Words {
 }
 
 impl Table {
-    /// The names in the header, ignored columns aside.
+    /// The names in the header, without ignored columns.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
@@ -82,7 +82,7 @@ impl Table {
     }
 
     /// As [`dataset`](Self::dataset), with class labels as targets. Words become the classes 0, 1, … in their sorted
-    /// order, and the schema keeps them; labels that are numbers stay as they are.
+    /// order, and the schema keeps them; numeric labels are kept.
     pub fn labelled_dataset(&self, targets: &[String]) -> Result<Dataset> {
         let (inputs, targets) = self.split(targets)?;
         if targets.iter().all(|column| !self.words.contains_key(column)) {
@@ -98,8 +98,8 @@ impl Table {
 
     /// The inputs that a schema names, in its order and in the network's units.
     ///
-    /// Every input must be there, in any order. Targets may be there and are left out; a column that is neither is an
-    /// error.
+    /// Every input must be present, in any order. Targets may be present and are left out; a column that is neither is
+    /// an error.
     pub fn inputs_for(&self, schema: &Schema) -> Result<Array2<f64>> {
         let positions = self.positions();
         let inputs = self.find(&positions, schema.inputs())?;
@@ -107,8 +107,8 @@ impl Table {
         schema.scale_inputs(self.numbers(&inputs)?.view())
     }
 
-    /// The inputs and targets that a schema names, in its order and in the network's units. Labels are looked up
-    /// among the schema's classes, when it has any. (In the original units: [`Schema::without_scaling`].)
+    /// The inputs and targets that a schema names, in its order and in the network's units. Labels are looked up among
+    /// the schema's classes, if it has any. (In the original units: [`Schema::without_scaling`].)
     pub fn dataset_for(&self, schema: &Schema) -> Result<Dataset> {
         let positions = self.positions();
         let inputs = self.numbers(&self.find(&positions, schema.inputs())?)?;
@@ -122,7 +122,7 @@ impl Table {
         Dataset::new(inputs, schema.scale_targets(labels.view())?)?.with_schema(schema.clone())
     }
 
-    /// Repeats a complaint about a data point with the file and line that it comes from.
+    /// Adds the file and line to an error about a data point.
     pub fn locate(&self, error: Error) -> Error {
         match error {
             Error::Target { row, source } => Error::TargetAt { path: self.path.clone(), line: self.line(row), source },
@@ -133,7 +133,7 @@ impl Table {
         }
     }
 
-    /// Checks the targets of a data set made from this table, naming the line of the first that is wrong.
+    /// Checks the targets of a data set made from this table; the error names the line of the first invalid one.
     pub fn check_targets(&self, data: &Dataset, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<()> {
         data.check_targets(likelihood, n_outputs).map_err(|error| self.locate(error))
     }
@@ -217,8 +217,7 @@ impl Table {
         }
     }
 
-    /// The positions of the labels among the classes. A label that is a number is looked up as it is written in its
-    /// shortest form.
+    /// The positions of the labels among the classes. A numeric label is looked up in its shortest written form.
     fn class_indices(&self, columns: &[usize], classes: &[String]) -> Result<Array2<f64>> {
         let index: HashMap<&str, usize> = classes.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
         let mut labels = self.values.select(Axis(1), columns);
@@ -245,7 +244,7 @@ impl Table {
 /// At most this many columns are named in a message.
 const MOST_NEAREST: usize = 10;
 
-/// A complaint about a column that is not there, with the columns that are or, of many, those with the nearest names.
+/// The error for a missing column, with the existing columns or, if there are many, those with the nearest names.
 pub(super) fn missing_column(path: &Path, name: &str, columns: &[String]) -> Error {
     let available = if columns.is_empty() {
         "there are no columns".to_string()
@@ -262,7 +261,7 @@ pub(super) fn missing_column(path: &Path, name: &str, columns: &[String]) -> Err
     Error::MissingColumn { path: path.to_path_buf(), column: name.to_string(), available }
 }
 
-/// The number of letters to insert, delete or replace, whatever their case, to turn one name into the other.
+/// The number of letters to insert, delete or replace, ignoring case, to turn one name into the other.
 fn distance(one: &str, other: &str) -> usize {
     // Long enough to tell names apart; the cost grows with the square.
     const LONGEST: usize = 64;

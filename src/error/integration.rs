@@ -14,11 +14,11 @@ pub enum InvalidOptions {
     NoTolerance,
     /// The first step is not a positive finite number.
     FirstStep(f64),
-    /// The workspace was made for another integrator, the one named.
+    /// The workspace was made for another integrator, named here.
     WorkspaceIntegrator(&'static str),
     /// The workspace was made for another number of unknowns.
     WorkspaceDim(usize),
-    /// Equal steps were asked of an integrator, the one named, whose order varies.
+    /// Equal steps were requested from an integrator, named here, whose order varies.
     EqualSteps(&'static str),
 }
 

@@ -1,6 +1,6 @@
-//! The one error type: every variant carries the names and numbers a person needs to act.
+//! The one error type: every variant carries the names and numbers needed to act on it.
 //!
-//! What a folder reports in a type of its own is here too, by topic, and re-exported there: this folder knows no other.
+//! Error types of other folders are defined here too, by topic, and re-exported there: this folder imports no other.
 
 mod integration;
 mod memory;
@@ -50,7 +50,7 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// Something else where a regular file is to be read.
+    /// A path that is not a regular file.
     #[error("{path} is {kind}; a regular file is needed", path = .path.display())]
     NotAFile {
         /// What was given.
@@ -76,7 +76,7 @@ pub enum Error {
         /// What the file holds instead.
         found: String,
     },
-    /// A tensor of a type that is not read.
+    /// A tensor of an unsupported type.
     #[error("{path}: tensor `{tensor}` has dtype {dtype}; use F32 or F64", path = .path.display())]
     TensorDtype {
         /// The file.
@@ -110,7 +110,7 @@ pub enum Error {
         /// The value there.
         value: f64,
     },
-    /// A tensor that holds a number without a meaning.
+    /// A tensor that holds a meaningless number.
     #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; it must be {requirement}", path = .path.display())]
     TensorValue {
         /// The file.
@@ -178,7 +178,7 @@ pub enum Error {
         path: PathBuf,
         /// The column that was asked for.
         column: String,
-        /// The columns there are or, of many, those with the nearest names.
+        /// The existing columns or, if there are many, those with the nearest names.
         available: String,
     },
     /// A CSV file with a column that the model does not know.
@@ -227,7 +227,7 @@ pub enum Error {
         /// The classes that are known.
         classes: Box<str>,
     },
-    /// A name that must be unique and is not.
+    /// A name that must be unique but is not.
     #[error("the {what} `{name}` appears twice")]
     DuplicateName {
         /// What is named: a column, a class.
@@ -269,14 +269,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// Rows that a data set does not have.
+    /// A range of rows that the data set does not have.
     #[error("rows {start}..{end} were asked for; the data set has rows 0..{n_rows}")]
     Rows {
         /// The first row asked for.
         start: usize,
         /// The row after the last one asked for.
         end: usize,
-        /// How many rows there are.
+        /// The number of rows.
         n_rows: usize,
     },
     /// A row that a data set does not have.
@@ -284,7 +284,7 @@ pub enum Error {
     Row {
         /// The row asked for.
         row: usize,
-        /// How many rows there are.
+        /// The number of rows.
         n_rows: usize,
     },
     /// Batches of no rows.
@@ -299,7 +299,7 @@ pub enum Error {
         line: u64,
         /// The column's name.
         column: String,
-        /// What stands there.
+        /// The text of the cell.
         text: String,
     },
     /// A target in a CSV file that the likelihood cannot have produced.
@@ -339,7 +339,7 @@ pub enum Error {
         /// What it is.
         found: usize,
     },
-    /// A value that must be finite and is not.
+    /// A value that must be finite but is not.
     #[error("{what} is not finite (row {row}, column {column})")]
     NotFinite {
         /// Which array.
@@ -371,7 +371,7 @@ pub enum Error {
         /// The greatest value allowed.
         high: f64,
     },
-    /// A part of the data that a metric cannot be made of.
+    /// A part of the data from which no metric can be made.
     #[error(
         "the metric's batch is {size} of {total} data points; take at least one data point and at most all of them"
     )]
@@ -381,13 +381,13 @@ pub enum Error {
         /// The data points there are.
         total: usize,
     },
-    /// A matrix-free solver that would never be done, or is done before it starts.
+    /// A tolerance with which the matrix-free solver would never finish, or finish before it starts.
     #[error("the tolerance of the matrix-free solver is {0}; it must be between 0 and 1")]
     SolverTolerance(f64),
-    /// A matrix-free solver that may do nothing.
+    /// A matrix-free solver that may make no products.
     #[error("the matrix-free solver may make no products; allow at least 1")]
     NoProducts,
-    /// A Monte Carlo estimate of no draws.
+    /// A Monte Carlo estimate without draws.
     #[error("the number of samples is 0; it must be at least 1")]
     NoDraws,
     /// Settings with which no network can be trained.
@@ -434,7 +434,7 @@ pub enum Error {
     /// A metric that does not exist.
     #[error(transparent)]
     UnknownMetric(#[from] UnknownMetric),
-    /// A matrix that should be positive definite and is not.
+    /// A matrix that should be positive definite but is not.
     #[error("{matrix} ({size} × {size}) is not positive definite: pivot {pivot} fails; {advice}")]
     NotPositiveDefinite {
         /// Which matrix.
@@ -495,7 +495,7 @@ pub enum Error {
         /// The loss there.
         loss: f64,
     },
-    /// Something was asked of a posterior that it cannot do without its training data.
+    /// A request that a posterior cannot meet without its training data.
     #[error(
         "this posterior was saved without its training data, which are needed for {what}; fit again and keep the data"
     )]
@@ -503,7 +503,7 @@ pub enum Error {
         /// What needs the data.
         what: &'static str,
     },
-    /// A prior with a precision for each group, for a model with other groups.
+    /// A prior with one precision per group, for a model with other groups.
     #[error(
         "the prior has precisions for groups of {prior:?} parameters, but the model's groups have {model:?}; give one precision, or one for each of the model's groups"
     )]
@@ -513,7 +513,7 @@ pub enum Error {
         /// The sizes of the model's groups.
         model: Vec<usize>,
     },
-    /// A stored factor that no precision has.
+    /// A stored factor that is not the factor of any precision.
     #[error(
         "the stored factor is not positive definite: entry {entry} of its diagonal is not a positive number; the file was altered or damaged, fit again"
     )]
@@ -535,7 +535,7 @@ pub enum Error {
         "{report}, more than the share of {allowed} that is allowed; draw them with more steps, or allow a greater share"
     )]
     Uncertified {
-        /// What became of the samples.
+        /// How the samples ended.
         report: SamplingCount,
         /// The share allowed.
         allowed: f64,
@@ -543,12 +543,12 @@ pub enum Error {
     /// A quantile or an interval outside (0, 1).
     #[error("a level of {0} is not between 0 and 1")]
     QuantileLevel(f64),
-    /// Not one of the geodesics asked for could be finished.
+    /// None of the requested geodesics could be finished.
     #[error(
         "none of the {requested} samples reached its end; raise the step limit, loosen the tolerances, or check the prior precision and sigma"
     )]
     NoSamples {
-        /// How many were asked for.
+        /// The number requested.
         requested: usize,
     },
     /// No point was found from which a chain can start.
@@ -558,7 +558,7 @@ pub enum Error {
     NoStart {
         /// The chain, counting from 0.
         chain: usize,
-        /// How many points were tried.
+        /// The number of points that were tried.
         tried: usize,
     },
     /// A chain that could not go on.
@@ -577,7 +577,7 @@ pub enum Error {
     /// A combination of options that has no meaning.
     #[error("{0}")]
     Unsupported(Unsupported),
-    /// Whoever waited for the work cancelled it.
+    /// The caller cancelled the work.
     #[error("the work was cancelled")]
     Cancelled,
     /// A minimisation that cannot be carried out as asked.

@@ -1,30 +1,30 @@
-//! Names that nothing has. Each message lists the names there are.
+//! Unknown names. Each message lists the known ones.
 
-/// A name that is no activation's.
+/// An unknown activation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown activation `{name}`: choose one of {known}")]
 pub struct UnknownActivation {
-    /// The name as it was given.
+    /// The name as given.
     pub name: String,
     /// The names of the activations.
     pub known: String,
 }
 
-/// A name that is no likelihood's.
+/// An unknown likelihood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no likelihood `{name}`; use one of {known}")]
 pub struct UnknownLikelihood {
-    /// The name as it was given.
+    /// The name as given.
     pub name: String,
     /// The names of the likelihoods.
     pub known: String,
 }
 
-/// A name that is no metric's.
+/// An unknown metric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no metric `{name}`; use one of {known}")]
 pub struct UnknownMetric {
-    /// The name as it was given.
+    /// The name as given.
     pub name: String,
     /// The names of the metrics.
     pub known: String,

@@ -1,4 +1,4 @@
-//! Minimisations without an answer, and hyperparameters that ran to a bound.
+//! Minimisations that cannot be carried out, and hyperparameters that ran to a bound.
 
 /// A minimisation that cannot be carried out as asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum OptimizeError {
     /// No start of a multistart search has a finite value.
     #[error("the objective is not finite at any of the {starts} starts")]
     NoFiniteStart {
-        /// Number of starts, which may be none.
+        /// The number of starts, which may be zero.
         starts: usize,
     },
 }

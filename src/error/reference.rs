@@ -12,7 +12,7 @@ pub enum InvalidChains {
     /// A thinning that keeps nothing.
     #[error("the thinning is {thinning} of {draws} draws; it must be at least 1 and at most the number of draws")]
     Thinning {
-        /// One of so many draws is kept.
+        /// One of this many draws is kept.
         thinning: usize,
         /// The draws of a chain.
         draws: usize,
@@ -31,7 +31,7 @@ pub enum InvalidChains {
     /// A deviation of the starts that is not a positive finite number.
     #[error("the deviation of the starts is {0}; it must be positive and finite")]
     StartDeviation(f64),
-    /// Draws that are not those of so many chains of equal length.
+    /// Draws that do not divide into this many chains of equal length.
     #[error("the number of chains is {chains} for {draws} draws; it must be a divisor of the number of draws")]
     Unequal {
         /// The number of chains.
@@ -41,7 +41,7 @@ pub enum InvalidChains {
     },
 }
 
-/// What is asked of draws before they may be called a reference.
+/// What is required of draws before they may be called a reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReferenceLimits {
     /// The largest R̂.
@@ -65,7 +65,7 @@ pub struct Refusal {
     pub divergences: usize,
     /// Transitions after warm-up; 0 where the draws came without their run.
     pub transitions: usize,
-    /// What is asked of a reference.
+    /// What is required of a reference.
     pub limits: ReferenceLimits,
 }
 

@@ -3,17 +3,17 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Why parts do not make a whole.
+/// Why parts cannot be joined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// There are no parts.
     #[error("there are no samples to join")]
     Nothing,
-    /// Samples that no part holds.
+    /// Samples that are in no part.
     #[error("the samples {}..{} are missing between the parts; draw them too", .0.start, .0.end)]
     Gap(Range<usize>),
-    /// Samples that two parts hold.
+    /// Samples that are in two parts.
     #[error("the samples {}..{} and {}..{} overlap; give each sample once", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
     /// Parts of different streams.
@@ -36,11 +36,11 @@ pub enum JoinError {
 /// How samples ended, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SamplingCount {
-    /// Samples asked for.
+    /// Samples requested.
     pub requested: usize,
-    /// Samples that did not reach their end.
+    /// Samples that did not reach the end.
     pub failed: usize,
-    /// Samples that reached their end without a certificate.
+    /// Samples that reached the end without a certificate.
     pub uncertified: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Targets that a likelihood cannot have produced, and noise that is none.
+//! Targets that a likelihood cannot have produced, and invalid noise levels.
 
 /// A target that a likelihood cannot have produced, or a network it does not fit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,9 +28,9 @@ pub enum TargetError {
         /// What is allowed, in words.
         allowed: &'static str,
     },
-    /// A class label that is none.
+    /// A label that is not a class.
     #[error(
-        "categorical target {value} is no class; with {classes} outputs it must be a whole number from 0 to {last}",
+        "categorical target {value} is not a class; with {classes} outputs it must be a whole number from 0 to {last}",
         last = classes.saturating_sub(1)
     )]
     Class {
@@ -71,7 +71,7 @@ pub enum NoiseError {
         /// Its value.
         value: f64,
     },
-    /// A list without levels.
+    /// An empty list of levels.
     #[error("there is no sigma; give one noise level, or one for each output")]
     Empty,
 }

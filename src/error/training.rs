@@ -1,6 +1,6 @@
 //! Settings with which no network can be trained.
 
-/// What is wrong with the options of a training.
+/// What is wrong with the training options.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTraining {

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
-    /// A link for a likelihood that has none such.
+    /// A link that the likelihood does not have.
     #[error("the {link} link does not apply to a {likelihood} likelihood; use {instead}")]
     Link {
         /// The link.
@@ -24,9 +24,9 @@ pub enum Unsupported {
         "the matrix-free metric solver needs a positive prior precision on every parameter; give one, or use the exact solver, which works in weight space without a prior"
     )]
     ImproperMatrixFree,
-    /// A metric that is not made of data points one by one.
+    /// A metric that is not a sum over data points.
     #[error(
-        "{what} applies to these metrics: {metrics}; leave it out with the {metric} metric, which is cheap without"
+        "{what} applies to these metrics: {metrics}; leave it out for the {metric} metric, which is cheap without it"
     )]
     MetricOption {
         /// What was asked for.
@@ -44,10 +44,10 @@ pub enum Unsupported {
         /// The metrics that have these maps.
         metrics: String,
     },
-    /// A map whose points cannot be taken apart.
+    /// A map that cannot be restricted to some of its points.
     #[error("this map cannot be restricted to a part of its points; use all of the data for the metric")]
     PartOfPoints,
-    /// A structure that follows from the training data cannot be saved without them.
+    /// A structure that is computed from the training data, and cannot be saved without them.
     #[error("the {0} solver needs the training data; keep them in the file, or fit in weight space")]
     SaveWithoutData(&'static str),
     /// Classes have no quantiles.

@@ -10,7 +10,7 @@ use crate::optimize::{BfgsOptions, Minimum, minimize};
 pub enum Free {
     /// Maximise over it.
     Tuned,
-    /// Keep its present value.
+    /// Keep its current value.
     Held,
 }
 
@@ -20,7 +20,7 @@ pub enum PriorStructure {
     /// One for all parameters.
     #[default]
     Scalar,
-    /// One for each layer.
+    /// One per layer.
     PerLayer,
 }
 
@@ -29,11 +29,11 @@ pub enum PriorStructure {
 pub struct EvidenceOptions {
     /// Whether the prior precision is tuned (default: yes).
     pub prior: Free,
-    /// One prior precision, or one for each layer (default: one).
+    /// One prior precision, or one per layer (default: one).
     pub prior_structure: PriorStructure,
-    /// Whether σ is tuned, where there is one (default: yes). A posterior with one σ an output tunes each.
+    /// Whether σ is tuned, where there is one (default: yes). In a posterior with one σ per output, each is tuned.
     pub sigma: Free,
-    /// The least and greatest value a hyperparameter may take (default: 1e-10 and 1e10).
+    /// The least and greatest values that a hyperparameter may take (default: 1e-10 and 1e10).
     pub bounds: (f64, f64),
     /// The most BFGS iterations (default: 200).
     pub max_iterations: usize,
@@ -54,9 +54,9 @@ impl Default for EvidenceOptions {
 /// Prior precision and noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hyperparameters {
-    /// One α, or one for each layer.
+    /// One α, or one per layer.
     pub prior_precision: Vec<f64>,
-    /// One σ, one for each output, or none.
+    /// One σ, one per output, or none.
     pub sigma: Vec<f64>,
 }
 
@@ -112,7 +112,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     };
     let simple = !layers && held_sigma.len() <= 1;
     let curvature = laplace.curvature()?;
-    // One α and one σ: everything from the spectrum. This is also where a larger problem starts.
+    // One α and one σ: everything from the spectrum. The search with more hyperparameters starts from this optimum.
     let mut start = (held_alpha.clone(), held_sigma.clone());
     let mut evaluations = 0;
     let can_start = simple
@@ -131,7 +131,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
         start = (alpha, sigma);
     }
     let n_alpha = if layers { laplace.model().groups().len() } else { 1 };
-    // As many values as there will be: as they are, or their (geometric) mean for all.
+    // The values in the number to be tuned: unchanged, or all replaced by their (geometric) mean.
     let spread = |values: &[f64], count: usize| match values.len() {
         found if found == count => values.to_vec(),
         found => vec![values.iter().sum::<f64>() / found as f64; count],
@@ -148,7 +148,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
 struct Problem<'a> {
     laplace: &'a Laplace,
     log_det: Box<dyn LogDet>,
-    /// log α: the values held, or where the search starts.
+    /// log α: the values that are held, or the start of the search.
     alpha: Vec<f64>,
     sigma: Vec<f64>,
     tune_alpha: bool,
@@ -275,7 +275,7 @@ impl<'a> Problem<'a> {
     }
 
     fn report(&self, minimum: Minimum, evaluations: usize) -> EvidenceOptimum {
-        // The values themselves: what is held as it was given, and bounds without the rounding of exp ∘ log.
+        // The values themselves: held ones as given, and bounds without the rounding of exp ∘ log.
         let value = |log: &f64| match *log {
             log if log <= self.bounds.0 => self.limits.0,
             log if log >= self.bounds.1 => self.limits.1,

@@ -23,9 +23,9 @@ pub enum Accuracy {
         /// The largest drift of a certified geodesic.
         target: f64,
     },
-    /// Start from a relative tolerance of a tenth of `target` (0.3 of it for Adams with more than 100 parameters, less
-    /// again with more than 100,000) and tighten it in proportion to what is missing until the drift is at most
-    /// `target`, or until `attempts` integrations have been made.
+    /// Starts from a relative tolerance of a tenth of `target` (0.3 of it for Adams with more than 100 parameters, less
+    /// again with more than 100,000) and tightens it in proportion to the excess until the drift is at most `target`,
+    /// or until `attempts` integrations have been made.
     Drift {
         /// The largest drift accepted.
         target: f64,
@@ -40,30 +40,30 @@ pub const DRIFT_TARGET: f64 = 1e-3;
 /// The first relative tolerance as a share of the drift target. At the target itself most geodesics of networks drift a
 /// few times too much and have to be integrated again.
 const FIRST_TOLERANCE: f64 = 0.1;
-/// The same for Adams with more than [`FEW`] parameters, where geodesics drift less at the same tolerance: with networks
-/// of 141, 1,021 and 10,401 parameters none of those tried had to be integrated again, for a fifth fewer evaluations
-/// (with 31 parameters a fifth to two thirds of them would have to).
+/// The same for Adams with more than [`FEW`] parameters, where geodesics drift less at the same tolerance: with
+/// networks of 141, 1,021 and 10,401 parameters none of those tried had to be integrated again, with a fifth fewer
+/// evaluations (with 31 parameters, between a fifth and two thirds would have had to be).
 const FIRST_TOLERANCE_OF_MANY: f64 = 0.3;
-/// Beyond so many parameters the first tolerance falls in proportion: the data determine a few directions only, an error
-/// in them drowns in the mean over all, and grows from there. (1,004,001 parameters: a drift of 374 before t = 0.22 at
-/// rtol 1e-3, of 0.08 at 1e-4, of 3e-4 at 3e-5.)
+/// Beyond this many parameters the first tolerance falls in proportion: the data determine only a few directions, and
+/// an error in those is lost in the mean over all of them, and grows from there. (1,004,001 parameters: a drift of 374
+/// before t = 0.22 at rtol 1e-3, of 0.08 at 1e-4, of 3e-4 at 3e-5.)
 const VERY_MANY: f64 = 1e5;
 /// The most parameters that count as few.
 const FEW: usize = 100;
-/// The absolute tolerance as a share of the relative one, as the paper (and SciPy) have it.
+/// The absolute tolerance as a share of the relative one, as in the paper (and in SciPy).
 const ABSOLUTE_SHARE: f64 = 1e-3;
 /// The first relative tolerance is at most the paper's.
 const LOOSEST_TOLERANCE: f64 = 1e-3;
 
-/// An attempt whose drift is so many times the target on the way is given up: where a path leaves its geodesic, steps
-/// become short, and none comes back. On the way drift is that of predictions, a few times what it is at the end of their
-/// steps: a bound closer to the target gives up what would have met it, and tolerances tightened by it cost more than
-/// the second attempts they save (both tried).
+/// An attempt whose drift exceeds this many times the target on the way is abandoned: where a path leaves its geodesic,
+/// steps become short, and no path returns. The drift on the way is that of predictions, a few times that at the end of
+/// their steps: a bound closer to the target abandons attempts that would have met it, and tolerances tightened by it
+/// cost more than the second attempts they save (both were tried).
 const HOPELESS: f64 = 20.0;
-/// The drift on the way is looked at once in so many evaluations; it costs a pass over the velocity.
+/// The drift on the way is checked once in this many evaluations; it costs a pass over the velocity.
 const CHECKED: usize = 8;
 
-/// The reason for which an attempt is given up.
+/// The reason why an attempt was abandoned.
 struct Hopeless;
 
 /// The paper's step limit.
@@ -80,16 +80,18 @@ impl Default for Accuracy {
 pub struct GeodesicOptions {
     /// Tolerances, or a drift target (default: a drift of at most 1e-3).
     pub accuracy: Accuracy,
-    /// The integrator: Adams for a drift target, the default, and Dormand-Prince 5(4), the paper's, for fixed tolerances.
+    /// The integrator: Adams (the default) for a drift target, and the paper's Dormand–Prince 5(4) for fixed
+    /// tolerances.
     ///
-    /// Mean evaluations until the drift is at most 1e-3, of the same geodesics by Dormand-Prince and by Adams: Snelson's
-    /// data, D = 31, 200 and 106 (complete), 303 and 144 (with a gap), standardised 89 and 58, 144 and 69; networks
-    /// 1-W-W-1 on a sine, W = 10: 142 and 80, W = 30: 276 and 160, W = 100: 485 and 267. The network's outputs at their
-    /// ends are about as accurate (benchmark `methods`). Only where the metric has kinks does Adams take
-    /// more, by a sixth.
+    /// Mean evaluations until the drift is at most 1e-3, of the same geodesics by Dormand–Prince and by Adams:
+    /// Snelson's data, D = 31, 200 and 106 (complete), 303 and 144 (with a gap), standardised 89 and 58, 144 and 69;
+    /// networks 1-W-W-1 on a sine, W = 10: 142 and 80, W = 30: 276 and 160, W = 100: 485 and 267. The network's outputs
+    /// at their ends are about as accurate (benchmark `methods`). Only where the metric has kinks does Adams take more,
+    /// by one sixth.
     pub integrator: Integrator,
-    /// The most steps, accepted and rejected, of one integration. With fixed tolerances 4096, Diffrax's and so the
-    /// paper's; with a drift target six times that, since a step of Adams takes one evaluation and not six.
+    /// The most steps, accepted and rejected, of one integration. With fixed tolerances 4096, the limit of Diffrax and
+    /// thus of the paper; with a drift target six times that, since a step of Adams takes one evaluation rather than
+    /// six.
     pub max_steps: usize,
 }
 
@@ -100,7 +102,7 @@ impl Default for GeodesicOptions {
 }
 
 impl GeodesicOptions {
-    /// Fixed tolerances, and the integrator and step limit that the paper has; certified is a drift of at most 1e-3.
+    /// Fixed tolerances, with the paper's integrator and step limit; a drift of at most 1e-3 is certified.
     pub fn with_tolerances(rtol: f64, atol: f64) -> Self {
         let accuracy = Accuracy::Tolerances { rtol, atol, target: DRIFT_TARGET };
         Self { accuracy, integrator: Integrator::Dopri5, max_steps: PAPER_STEPS }
@@ -153,7 +155,7 @@ pub struct Geodesic {
     pub velocity: Vec<f64>,
     /// Evaluations of the acceleration, over all attempts: the paper's T.
     pub evaluations: usize,
-    /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0); not a number when it could not be computed.
+    /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0); NaN when it could not be computed.
     pub drift: f64,
     /// Whether t = 1 was reached.
     pub status: Status,
@@ -161,7 +163,7 @@ pub struct Geodesic {
     pub certified: bool,
 }
 
-/// The exponential map of a metric, with buffers that are reused from one geodesic to the next.
+/// The exponential map of a metric for one thread, with buffers that are reused from one geodesic to the next.
 ///
 /// ```
 /// use riemannian_laplace::internals::geodesic::ExponentialMap;
@@ -184,7 +186,7 @@ pub struct ExponentialMap<'a> {
 }
 
 impl<'a> ExponentialMap<'a> {
-    /// Buffers for geodesics of this metric.
+    /// The exponential map of this metric.
     pub fn new(metric: &'a dyn Metric, options: GeodesicOptions) -> Result<Self> {
         options.validate()?;
         let n_params = metric.n_params();
@@ -198,8 +200,7 @@ impl<'a> ExponentialMap<'a> {
         })
     }
 
-    /// Asks before every evaluation of the acceleration whether to go on; where not, the error is
-    /// [`Error::Cancelled`].
+    /// Asks before every evaluation of the acceleration whether to continue; if not, the error is [`Error::Cancelled`].
     pub fn watched_by(self, progress: &'a dyn Progress) -> Self {
         Self { progress, ..self }
     }
@@ -220,10 +221,10 @@ impl<'a> ExponentialMap<'a> {
             evaluations += used;
             let drift = self.drift(start);
             let tighten = match ending {
-                // A few times tighter, and the path may stay on its geodesic.
+                // With a tolerance a few times tighter, the path may stay on its geodesic.
                 ControlFlow::Break(Hopeless) => 0.1,
                 ControlFlow::Continue(status) => {
-                    // A drift that is not a number is not within any target.
+                    // A drift that is NaN is within no target.
                     let certified = status == Status::Reached && drift <= target;
                     if certified || attempt >= attempts || status == Status::StepLimit {
                         let (theta, velocity) = self.state.split_at(self.n_params);
@@ -269,12 +270,12 @@ impl<'a> ExponentialMap<'a> {
     ) -> Result<Status> {
         match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY))?.0 {
             ControlFlow::Continue(status) => Ok(status),
-            // Without a limit on the drift there is no such end; it would not be one to go on from.
+            // Without a limit on the drift an attempt cannot be abandoned; if it were, the end would not be usable.
             ControlFlow::Break(Hopeless) => Ok(Status::NotFinite),
         }
     }
 
-    /// [`integrate`](Self::integrate), given up when vᵀGv is farther from `start` than `limit` times that.
+    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`.
     fn integrate_within(
         &mut self,
         theta: &[f64],
@@ -295,15 +296,14 @@ impl<'a> ExponentialMap<'a> {
             }
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
             evaluations += 1;
-            // Of this evaluation alone: what a rejected trial drifted by must not count against the step after it.
+            // The drift of this evaluation alone: that of a rejected trial must not count against the next step.
             drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
                 (evaluator.squared_speed_of_last(&state[*n_params..]) - start).abs() / start.abs()
             } else {
                 0.0
             });
         };
-        // A drift that is not a number: a trial beyond what can be computed, which is rejected and tried again with a
-        // shorter step.
+        // A drift that is NaN: a trial beyond what can be computed, which is rejected and repeated with a shorter step.
         let mut go_on = |trial| match trial {
             _ if cancelled.get() => ControlFlow::Break(Hopeless),
             Trial::Accepted if drift.get() > limit => ControlFlow::Break(Hopeless),

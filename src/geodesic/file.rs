@@ -1,4 +1,4 @@
-//! Samples in a safetensors file: end points and certificates, with the metric, the seed and the range that they have.
+//! Samples in a safetensors file: end points and certificates, with their metric, seed and range.
 //!
 //! | tensor | | |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | `status` | \[S\] | the code of the [`Outcome`] |
 //! | `certified` | \[S\] | 1 where the end was reached with a drift within the target, otherwise 0 |
 //!
-//! The metadata are `range` (`a..b`), and `metric` and `seed` where there are such.
+//! The metadata are `range` (`a..b`), and `metric` and `seed` where there are any.
 
 use std::ops::Range;
 use std::path::Path;
@@ -45,8 +45,8 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
     tensors::write(path, &entries, metadata.collect())
 }
 
-/// Reads samples that [`write_samples`] wrote, and checks that they can be such: shapes agree, codes are known, and what
-/// reached its end is finite. What a solver or a sub-sampled metric reported is not in the file.
+/// Reads samples that [`write_samples`] wrote, and checks them: shapes agree, codes are known, and samples that reached
+/// the end are finite. Reports of a solver or a sub-sampled metric are not in the file.
 pub fn read_samples(path: &Path) -> Result<Samples> {
     let mut file = Reader { path, contents: TensorFile::read_numbers(path)? };
     let theta = file.take_matrix("theta")?;
@@ -124,7 +124,7 @@ impl Reader<'_> {
     fn take_matrix(&mut self, name: &str) -> Result<Array2<f64>> {
         let tensor = self.contents.take(self.path, name)?;
         let &[rows, columns] = tensor.shape.as_slice() else {
-            return Err(self.shape(name, tensor.shape, "expected [S, D], one row for each sample".to_string()));
+            return Err(self.shape(name, tensor.shape, "expected [S, D], one row per sample".to_string()));
         };
         Array2::from_shape_vec((rows, columns), tensor.values)
             .map_err(|error| self.shape(name, vec![rows, columns], error.to_string()))
@@ -133,12 +133,12 @@ impl Reader<'_> {
     fn take_row(&mut self, name: &str, count: usize) -> Result<Vec<f64>> {
         let tensor = self.contents.take(self.path, name)?;
         if tensor.shape != [count] {
-            return Err(self.shape(name, tensor.shape, format!("expected [{count}], one number for each sample")));
+            return Err(self.shape(name, tensor.shape, format!("expected [{count}], one number per sample")));
         }
         Ok(tensor.values)
     }
 
-    /// Numbers that stand for something.
+    /// Numbers that are codes or counts.
     fn take_codes<T>(
         &mut self,
         name: &str,

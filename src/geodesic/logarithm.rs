@@ -1,12 +1,13 @@
 //! The logarithmic map: the initial velocity v with Exp_θ̂(v) = x, by Newton's method on multiple shooting.
 //!
-//! The unit interval is cut into m segments. Unknown are the states (θᵢ, vᵢ) at the start of each (θ₀ = θ̂ is given); the
-//! equations say that each segment ends where the next one starts, and the last one at x. One Newton step linearises
-//! every segment's flow and eliminates the inner states, which leaves a D × D system for the change of v₀. The
-//! linearised flow is the solution of the variational equation δθ̈ = ∂a(δθ, δθ̇), integrated beside the geodesic for all
-//! directions at once, with ∂a by central differences: a few digits of it suffice. Steps are damped until the defect
-//! falls. When the straight start fails, x is approached by continuation: the problem is solved for points on the
-//! segment from θ̂ to x, each start taken from the solution before. (Yu et al. 2024, supplement "Geodesic ODE", state the boundary value problem.)
+//! The unit interval is cut into m segments. The unknowns are the states (θᵢ, vᵢ) at the start of each (θ₀ = θ̂ is
+//! given); the equations say that each segment ends where the next one starts, and the last one at x. One Newton step
+//! linearises every segment's flow and eliminates the inner states, which leaves a D × D system for the change of v₀.
+//! The linearised flow is the solution of the variational equation δθ̈ = ∂a(δθ, δθ̇), integrated along with the
+//! geodesic for all directions at once, with ∂a by central differences: a few digits of it suffice. Steps are damped
+//! until the defect falls. When the straight start fails, x is approached by continuation: the problem is solved for
+//! points on the segment from θ̂ to x, each started from the previous solution. (Yu et al. 2024, supplement "Geodesic
+//! ODE", state the boundary value problem.)
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -54,7 +55,7 @@ impl Default for LogarithmOptions {
     }
 }
 
-/// A solved boundary value problem, or the best that was found.
+/// The solution of a boundary value problem, or the best approximation found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logarithm {
     /// The initial velocity v.
@@ -69,7 +70,7 @@ pub struct Logarithm {
     pub integrations: usize,
 }
 
-/// The logarithmic map of a metric, with buffers that are reused.
+/// The logarithmic map of a metric for one thread, with reused buffers.
 ///
 /// ```
 /// use riemannian_laplace::internals::geodesic::{LogarithmOptions, LogarithmicMap};
@@ -95,7 +96,7 @@ pub struct LogarithmicMap<'a> {
 type Nodes = Vec<Vec<f64>>;
 
 impl<'a> LogarithmicMap<'a> {
-    /// Buffers for boundary value problems of this metric.
+    /// The logarithmic map of this metric.
     pub fn new(metric: &'a dyn Metric, options: LogarithmOptions) -> Result<Self> {
         let settings = GeodesicOptions {
             integrator: Integrator::Dop853,
@@ -107,8 +108,7 @@ impl<'a> LogarithmicMap<'a> {
         Ok(Self { exponential, evaluator, options, n_params, iterations: 0, integrations: 0 })
     }
 
-    /// Asks before every evaluation of the acceleration whether to go on; where not, the error is
-    /// [`Error::Cancelled`].
+    /// Asks before every evaluation of the acceleration whether to continue; if not, the error is [`Error::Cancelled`].
     pub fn watched_by(self, progress: &'a dyn Progress) -> Self {
         Self { exponential: self.exponential.watched_by(progress), ..self }
     }
@@ -138,7 +138,7 @@ impl<'a> LogarithmicMap<'a> {
         Ok(Logarithm { velocity, residual, converged, iterations: self.iterations, integrations: self.integrations })
     }
 
-    /// Nodes on the straight line from the base, passed at constant speed in the metric: at times i/m the arc length
+    /// Nodes on the straight line from the base, traversed at constant speed in the metric: at time i/m the arc length
     /// of the lifted line is i/m of the whole. Along an axis of symmetry this is the geodesic itself.
     fn straight(&mut self, base: &[f64], chord: &[f64]) -> Nodes {
         const PIECES: usize = 32;
@@ -200,7 +200,7 @@ impl<'a> LogarithmicMap<'a> {
                 }
             }
         }
-        // The best start that is known for x itself.
+        // The best known start for x itself.
         if reached > 0.0 {
             *nodes = stretch(&solved, base, 1.0 / reached);
         }
@@ -272,7 +272,7 @@ impl<'a> LogarithmicMap<'a> {
                     stale = trial_size > 0.1 * size;
                     (*nodes, defects, size) = (trial, trial_defects, trial_size);
                 }
-                // The linearisation may be an old one: renew it once before giving up.
+                // The linearisation may be old: renew it once before giving up.
                 None if !stale && iteration > 0 && fresh_at != iteration => stale = true,
                 None => return Ok(size <= 10.0 * self.options.tolerance * distance),
             }
@@ -329,8 +329,8 @@ impl<'a> LogarithmicMap<'a> {
 /// The tolerance of the variational equation: Newton's method needs no more.
 const VARIATIONAL_TOLERANCE: f64 = 1e-5;
 
-/// The geodesic's derivative, and for each direction (δθ, δθ̇) the derivative (δθ̇, ∂a(δθ, δθ̇)); not numbers, and a
-/// break, when the work is cancelled.
+/// The geodesic's derivative, and for each direction (δθ, δθ̇) the derivative (δθ̇, ∂a(δθ, δθ̇)); NaN, and a break,
+/// when the work is cancelled.
 fn variational_derivative(
     exponential: &mut ExponentialMap<'_>,
     buffers: &mut [Vec<f64>; 3],

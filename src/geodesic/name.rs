@@ -48,7 +48,7 @@ impl MetricName {
         }
     }
 
-    /// What needs the training data, in words.
+    /// The metric in words, for errors about missing training data.
     pub(crate) const fn needs(self) -> &'static str {
         match self {
             MetricName::Euclidean => "the euclidean metric",
@@ -59,7 +59,7 @@ impl MetricName {
         }
     }
 
-    /// Whether it has an exponential and a logarithmic map; the others are ways to sample.
+    /// Whether it has an exponential and a logarithmic map; the others are only ways to sample.
     pub const fn has_maps(self) -> bool {
         match self {
             MetricName::Euclidean | MetricName::Fisher | MetricName::Monge | MetricName::EmpiricalFisher => true,
@@ -67,7 +67,7 @@ impl MetricName {
         }
     }
 
-    /// Whether it is a sum over data points, and so may be made of a part of them, or solved for without a matrix.
+    /// Whether it is a sum over data points, and so may be made from a part of them, or solved without a matrix.
     pub const fn is_sum_over_data(self) -> bool {
         match self {
             MetricName::Fisher | MetricName::EmpiricalFisher => true,

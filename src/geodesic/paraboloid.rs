@@ -2,7 +2,7 @@
 //!
 //! The Monge manifold of N(θ̂, P⁻¹) is the paraboloid of heights h = ½xᵀPx over x = θ − θ̂, and velocities start at its
 //! vertex. When P is badly conditioned a point has many logarithms: geodesics that swing across the steep directions on
-//! their way, up to thousands of times. We return the shortest.
+//! their way, up to thousands of times. The shortest is returned.
 //!
 //! **The shortest geodesic is a concave problem.** A polygon inscribed in the paraboloid, with x₀ = 0, x_M = x̄ at times
 //! 0 = t₀ < … < t_M = 1, has the energy Σₖ (|Δxₖ|² + Δhₖ²)/Δtₖ, and obeys hₖ = ½xₖᵀPxₖ at its inner nodes. With multipliers
@@ -15,10 +15,10 @@
 //! along the shortest one x_max, a solution of the linear equation above, has no zero, which by Sturm's theorem makes
 //! the matrix positive definite. Newton's method on p therefore finds the shortest polygon from any start.
 //!
-//! **The polygon then corrects the geodesic.** On the paraboloid (1 + |Px|²)·ẋᵀPẋ keeps its value C along a geodesic
-//! (Joachimsthal's integral), so that geodesics obey ẍ = −C Px/(1 + |Px|²)² and are cheap to integrate to any accuracy.
-//! The initial velocity of the polygon is close to the one wanted, and its derivative ∂v/∂x̄ close enough to the true one
-//! for the steps v ← v + ∂v/∂x̄·(x̄ − x(1; v)) to converge quickly.
+//! **The polygon then corrects the geodesic.** On the paraboloid (1 + |Px|²)·ẋᵀPẋ has a constant value C along a
+//! geodesic (Joachimsthal's integral), so geodesics obey ẍ = −C Px/(1 + |Px|²)² and are cheap to integrate to any
+//! accuracy. The initial velocity of the polygon is close to the one wanted, and its derivative ∂v/∂x̄ close enough to
+//! the true one for the steps v ← v + ∂v/∂x̄·(x̄ − x(1; v)) to converge quickly.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ use crate::ode::{self, Integrator, IvpOptions, Status};
 pub struct GaussianLogarithm {
     /// P = UΛUᵀ, λ ascending.
     eigen: Arc<SymmetricEigen>,
-    /// The memory for it.
+    /// The memory for the decomposition.
     _reservation: Arc<Reservation>,
 }
 
@@ -66,7 +66,7 @@ const CLEARANCE: f64 = 0.05;
 const MOST_NEWTON: usize = 60;
 /// Corrections of the velocity.
 const MOST_CORRECTIONS: usize = 20;
-/// Nodes of the polygon for each factor e of time, tried one after another.
+/// Nodes of the polygon per factor e of time, tried one after another.
 const DENSITIES: [f64; 3] = [3.0, 6.0, 12.0];
 
 impl GaussianLogarithm {
@@ -74,7 +74,7 @@ impl GaussianLogarithm {
     pub fn new(precision: &dyn Precision) -> Result<Self> {
         let size = precision.n_params();
         let square = (size as f64).powi(2);
-        let advice = "use the Fisher metric, which needs none";
+        let advice = "use the Fisher metric, which needs no logarithmic map";
         let mut reservation = memory::reserve("the logarithmic map", 3.0 * square, advice)?;
         let (mut unit, mut column) = (vec![0.0; size], vec![0.0; size]);
         let mut matrix = Mat::zeros(size, size);
@@ -89,14 +89,14 @@ impl GaussianLogarithm {
         Ok(Self { eigen: Arc::new(eigen), _reservation: Arc::new(reservation) })
     }
 
-    /// Buffers for one thread.
+    /// One thread's evaluator.
     pub fn evaluator(&self) -> GaussianLogarithmEvaluator<'_> {
         let path = ode::Workspace::new(Integrator::Dop853, 2 * self.eigen.values.len());
         GaussianLogarithmEvaluator { map: self, path, iterations: 0, integrations: 0 }
     }
 }
 
-/// A [`GaussianLogarithm`] with buffers of its own.
+/// One thread's buffers for a [`GaussianLogarithm`], and the operations that need them.
 pub struct GaussianLogarithmEvaluator<'a> {
     map: &'a GaussianLogarithm,
     path: ode::Workspace,
@@ -124,7 +124,7 @@ impl GaussianLogarithmEvaluator<'_> {
         })
     }
 
-    /// The velocity in the eigenbasis, and how far the geodesic ends from its goal.
+    /// The velocity in the eigenbasis, and the distance from the end of the geodesic to its goal.
     fn shortest(&mut self, goal: &[f64]) -> Result<(Vec<f64>, f64)> {
         let mut best = (goal.to_vec(), if norm(goal) == 0.0 { 0.0 } else { f64::INFINITY });
         let clear = self.clear_of_the_cut(goal);
@@ -142,9 +142,9 @@ impl GaussianLogarithmEvaluator<'_> {
         Ok(best)
     }
 
-    /// The goal, moved away from x_max = 0 if it is close to it. There two geodesics are the shortest, the dual function
+    /// The goal, moved away from x_max = 0 if it is close to it. There, two geodesics are shortest, the dual function
     /// has its maximum on the edge of its domain, and Newton's method would be slow; but on either side the velocity
-    /// depends smoothly on the goal, and the corrections go back to it.
+    /// depends smoothly on the goal, and the corrections lead back to it.
     fn clear_of_the_cut(&self, goal: &[f64]) -> Vec<f64> {
         let lambda = &self.map.eigen.values;
         let steepest = goal.len() - 1;
@@ -229,7 +229,7 @@ impl GaussianLogarithmEvaluator<'_> {
 }
 
 /// The shortest inscribed polygon from the vertex to a point, in P's eigenbasis. Arrays over directions and inner nodes
-/// are matrices with a column for each direction.
+/// are matrices with one column per direction.
 struct Polygon<'a> {
     lambda: &'a [f64],
     goal: &'a [f64],
@@ -307,11 +307,11 @@ impl<'a> Polygon<'a> {
         }
     }
 
-    /// The polygon of the present multipliers; false if they make the steepest direction indefinite.
+    /// The polygon of the current multipliers; false if they make the steepest direction indefinite.
     fn evaluate(&mut self, height: f64) -> bool {
         let inner = self.times.len();
         let last = self.lambda.len() - 1;
-        // From the steepest direction down: it is the first to fail.
+        // From the steepest direction down, which is the first to fail.
         for i in (0..=last).rev() {
             if !self.solve_direction(i) {
                 return false;

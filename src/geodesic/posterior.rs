@@ -1,9 +1,9 @@
 //! Geodesics of a fitted network by the metric's name: the Riemannian side of a [`Laplace`] approximation.
 //!
 //! Networks with kinks (relu, leaky_relu): the metric jumps at every kink a geodesic crosses, hundreds of times on its
-//! way, so vᵀGv is not conserved and no tolerance mends that. Such geodesics are integrated once, within the step limit,
-//! and their drift is reported as it is; a smooth activation (silu, gelu, softplus) gives a posterior that can be
-//! certified.
+//! way, so vᵀGv is not conserved, and no tolerance can change that. Such geodesics are integrated once, within the step
+//! limit, and their drift is reported unchanged; a smooth activation (silu, gelu, softplus) gives a posterior that can
+//! be certified.
 
 use ndarray::ArrayView2;
 
@@ -20,13 +20,13 @@ use crate::memory;
 use crate::metric::{self, Metric, Pullback};
 use crate::progress::Progress;
 
-/// How the accelerations of a metric are solved for.
+/// How the accelerations of a metric are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum MetricSolver {
     /// By a factored matrix, D × D or N·P × N·P.
     #[default]
     Exact,
-    /// By conjugate gradients, without a matrix: when both are too large for the memory.
+    /// By conjugate gradients, without a matrix: for when both are too large for the memory.
     MatrixFree(MatrixFreeOptions),
 }
 
@@ -35,7 +35,7 @@ pub enum MetricSolver {
 pub struct MetricOptions {
     /// The solver.
     pub solver: MetricSolver,
-    /// A part of the data that the metric is made of (the velocities still come from the posterior of all).
+    /// The part of the data that the metric is made from (the velocities still come from the posterior of all data).
     pub batch: Option<MetricBatch>,
 }
 
@@ -48,16 +48,16 @@ impl MetricSolver {
         };
         let advice = match self {
             MetricSolver::Exact => {
-                "use the matrix-free solver, make the metric of a part of the data, or use fewer threads"
+                "use the matrix-free solver, make the metric from a part of the data, or use fewer threads"
             }
-            MetricSolver::MatrixFree(_) => "make the metric of a part of the data, or use fewer threads",
+            MetricSolver::MatrixFree(_) => "make the metric from a part of the data, or use fewer threads",
         };
         let what = format!("the metric, evaluated on {workers} threads,");
         memory::check(&what, workers as f64 * metric.evaluator_size(), advice)?;
         Ok(metric)
     }
 
-    /// The solver with a residual that neither the tolerance nor the drift target will notice.
+    /// The solver, with a residual too small to affect the tolerance or the drift target.
     fn for_accuracy(self, accuracy: Accuracy) -> Self {
         let rtol = match accuracy {
             Accuracy::Tolerances { rtol, .. } => rtol,
@@ -71,8 +71,8 @@ impl MetricSolver {
     }
 }
 
-/// Samples of the Riemannian posterior, each with its certificate; how a metric that is evaluated without matrices, or
-/// made of a part of the data, fared is in [`Samples::solver`] and [`Samples::batch`].
+/// Samples of the Riemannian posterior, each with its certificate; [`Samples::solver`] and [`Samples::batch`] report on
+/// a metric that is evaluated without matrices, or made from a part of the data.
 ///
 /// ```
 /// use ndarray::array;
@@ -190,7 +190,7 @@ fn check_options(metric: MetricName, how: &MetricOptions) -> Result<()> {
     Err(Error::Unsupported(Unsupported::MetricOption { what, metrics, metric: metric.name() }))
 }
 
-/// Where tightening the tolerance cannot help, it is not tried.
+/// Tightening the tolerance is not tried where it cannot help.
 fn for_network(laplace: &Laplace, options: GeodesicOptions) -> GeodesicOptions {
     match options.accuracy {
         Accuracy::Drift { target, .. } if laplace.model().has_kinks() => {

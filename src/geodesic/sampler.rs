@@ -41,7 +41,7 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// The first so many samples, with the other settings as they are by default.
+    /// The first `count` samples, with default settings otherwise.
     pub fn first(samples: usize) -> Self {
         Self { range: 0..samples, ..Self::default() }
     }
@@ -55,7 +55,7 @@ impl SamplerOptions {
         self.geodesic.validate()
     }
 
-    /// The threads that have something to do.
+    /// The number of threads that have something to do.
     pub(super) fn workers(&self) -> usize {
         rayon::current_num_threads().min(self.range.len())
     }
@@ -72,7 +72,7 @@ pub(super) fn for_each_index<W, T: Send>(
         let mut worker = prepare()?;
         return range.map(|index| work(&mut worker, index)).collect();
     }
-    // A worker that could not be made is tried again by the next index, and reports its error there.
+    // An evaluator that could not be created is tried again for the next index, and its error is reported there.
     let attempt = |worker: &mut Option<W>, index| {
         let worker = match worker {
             Some(worker) => worker,
@@ -83,7 +83,7 @@ pub(super) fn for_each_index<W, T: Send>(
     range.into_par_iter().map_init(|| None, attempt).collect()
 }
 
-/// Reserves memory for two arrays of samples × parameters, once as they come and once put together.
+/// Reserves memory for two arrays of samples × parameters, both as they arrive and once put together.
 pub(super) fn reserve_memory(samples: usize, n_params: usize) -> Result<Reservation> {
     let numbers = 4.0 * samples as f64 * n_params as f64;
     memory::reserve("the samples", numbers, "draw fewer at a time; sample i of a seed is always the same")
@@ -114,7 +114,7 @@ pub fn sample(
     Ok(Samples::collect(geodesics, base.len()).drawn(options.seed, options.range.clone()))
 }
 
-/// Follows a geodesic for each row of `velocities`.
+/// Follows one geodesic per row of `velocities`.
 pub fn exponentials(
     metric: &dyn Metric,
     base: &[f64],

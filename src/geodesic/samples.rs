@@ -1,4 +1,4 @@
-//! Samples with their certificates, and the joining of parts that were drawn apart.
+//! Samples with their certificates, and the joining of parts that were drawn separately.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use crate::ode::Status;
 pub enum Outcome {
     /// The geodesic was followed for unit time.
     Reached,
-    /// The step limit was met before.
+    /// The step limit was reached first.
     StepLimit,
-    /// The path left the finite numbers, or the metric could not be factored on it.
+    /// The path left the finite numbers, or the metric could not be factored on the way.
     NotFinite,
     /// RLA-BLog only: no velocity was found that leads to the Gaussian's draw.
     NoLogarithm,
@@ -49,14 +49,14 @@ impl From<Status> for Outcome {
     }
 }
 
-/// End points of geodesics, one a row, each with its certificate. Failed ones are here too, marked as such.
+/// End points of geodesics, one per row, each with its certificate. Failed ones are included, and marked as such.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Samples {
-    /// The metric, where it is one with a name.
+    /// The metric, if it has a name.
     pub metric: Option<MetricName>,
-    /// The seed that the velocities were drawn with; none where they were given.
+    /// The seed that the velocities were drawn with; none if they were given.
     pub seed: Option<u64>,
-    /// Which samples of the seed these are (of given velocities, all).
+    /// Which samples of the seed these are (for given velocities, all).
     pub range: Range<usize>,
     /// θ at the end: samples × parameters.
     pub theta: Array2<f64>,
@@ -68,16 +68,16 @@ pub struct Samples {
     pub drift: Vec<f64>,
     /// How each ended.
     pub outcome: Vec<Outcome>,
-    /// Whether each reached its end with a drift that is a number and within the target.
+    /// Whether each reached its end with a drift that was computed and is within the target.
     pub certified: Vec<bool>,
-    /// What the matrix-free solver did, where it was asked for.
+    /// What the matrix-free solver did, if it was used.
     pub solver: Option<SolverReport>,
-    /// How far a sub-sampled metric is from that of all data, where one was asked for.
+    /// How far a sub-sampled metric is from that of all data, if one was used.
     pub batch: Option<BatchReport>,
 }
 
 impl Samples {
-    /// The ends of geodesics, of given velocities until the caller says otherwise.
+    /// The ends of geodesics, with given velocities unless the caller says otherwise.
     pub(super) fn collect(geodesics: Vec<(Geodesic, Outcome)>, n_params: usize) -> Self {
         let count = geodesics.len();
         let mut samples = Self {
@@ -124,7 +124,8 @@ impl Samples {
         self.outcome.iter().filter(|outcome| **outcome != Outcome::Reached).count()
     }
 
-    /// Samples that reached their end with more drift than the target allows, or with one that could not be computed.
+    /// Samples that reached their end with more drift than the target allows, or with a drift that could not be
+    /// computed.
     pub fn uncertified(&self) -> usize {
         let reached = self.outcome.iter().zip(&self.certified);
         reached.filter(|(outcome, certified)| **outcome == Outcome::Reached && !**certified).count()
@@ -141,13 +142,13 @@ impl Samples {
         self.evaluations.iter().sum::<usize>() as f64 / self.len().max(1) as f64
     }
 
-    /// The largest drift among the samples that reached their end; not a number if one of them could not be computed.
+    /// The largest drift among the samples that reached their end; NaN if one of them could not be computed.
     pub fn max_drift(&self) -> f64 {
         let reached = self.drift.iter().zip(&self.outcome).filter(|(_, outcome)| **outcome == Outcome::Reached);
         reached.fold(0.0, |largest, (&drift, _)| if drift > largest || drift.is_nan() { drift } else { largest })
     }
 
-    /// Joins parts of one seeded stream, given in any order, into the whole.
+    /// Joins parts of one seeded stream, in any order, into one.
     ///
     /// ```
     /// use riemannian_laplace::internals::geodesic::sample;
@@ -207,7 +208,7 @@ impl Samples {
         Ok(whole)
     }
 
-    /// Checks that another part comes right after this one.
+    /// Checks that another part directly follows this one.
     fn check_followed_by(&self, next: &Samples) -> std::result::Result<(), JoinError> {
         if self.seed != next.seed {
             return Err(JoinError::Seed(describe(self.seed), describe(next.seed)));

@@ -1,4 +1,4 @@
-//! Samples whose metric comes from a part of the data, the same for all or another for each.
+//! Samples whose metric comes from a part of the data: the same part for all, or another for each.
 
 use super::posterior::MetricSolver;
 use super::sampler::{SamplerOptions, exponential_map, follow, for_each_index, reserve_memory, sample};
@@ -10,12 +10,12 @@ use crate::progress::Progress;
 use crate::random::{Purpose, stream};
 use crate::target::Target;
 
-/// The batch of data points that a metric is made of.
+/// The batch of data points that a metric is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricBatch {
     /// |B|, the number of data points.
     pub size: usize,
-    /// Whether each sample has a batch of its own, constant along its geodesic; otherwise all share one.
+    /// Whether each sample has its own batch, constant along its geodesic; otherwise all share one.
     pub redraw: bool,
 }
 
@@ -65,7 +65,7 @@ impl Subsampling<'_> {
     pub(super) fn sample(&self, options: &SamplerOptions, progress: &dyn Progress) -> Result<Samples> {
         let MetricBatch { size, redraw } = self.batch;
         let first = self.part(options.seed, 0)?;
-        // Only speeds are asked of the metric of all data: without a matrix, and without a preconditioner.
+        // The metric of all data only provides speeds: no matrix and no preconditioner is needed.
         let all = MatrixFreeOptions { max_rank: 0, ..Default::default() };
         let speeds = of_all_data(self.target, self.name, MetricSolver::MatrixFree(all), self.base, 1)?;
         let (mut samples, residuals) = if redraw {
@@ -86,7 +86,7 @@ impl Subsampling<'_> {
         Ok(samples)
     }
 
-    /// Each sample with a batch of its own.
+    /// Each sample with its own batch.
     fn redrawn(
         &self,
         whole: &dyn Metric,

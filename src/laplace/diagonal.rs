@@ -1,5 +1,5 @@
-//! The diagonal of the curvature: G = A + diag(Σₙ JₙᵀHₙJₙ). D numbers, whatever the network; correlations between weights
-//! are ignored, so that variances are rough. Right as a first look, or where nothing else fits.
+//! The diagonal of the curvature: G = A + diag(Σₙ JₙᵀHₙJₙ). It has D numbers, whatever the network; correlations
+//! between weights are ignored, so variances are rough. Suitable for a first look, or where nothing else fits.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::random::fill_standard_normal;
 /// Numbers in the Jacobian rows of one block of test points.
 const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
 
-/// f64 numbers held at the peak: the sums, G, and the rows of a batch.
+/// The number of f64 values held at the peak: the sums, G, and the rows of a batch.
 pub(super) fn numbers(problem: &Problem) -> f64 {
     problem.model.n_params() as f64 * (problem.sigmas().len() + 2 + problem.model.n_outputs()) as f64
 }
@@ -53,7 +53,7 @@ pub(super) fn load(
     Ok(Arc::new(Diagonal { precisions, prior: prior.clone() }))
 }
 
-/// The diagonals of Σₙ JₙᵀHₙJₙ at σ = 1: one for all outputs, or one for each output.
+/// The diagonals of Σₙ JₙᵀHₙJₙ at σ = 1: one for all outputs, or one per output.
 #[derive(Debug, Clone)]
 struct DiagonalSums {
     sums: Vec<Vec<f64>>,
@@ -62,7 +62,7 @@ struct DiagonalSums {
 }
 
 impl DiagonalSums {
-    /// Σ_p C_p/σ_p², with one σ or one for each output.
+    /// Σ_p C_p/σ_p², with one σ or one per output.
     fn total(&self, sigma: &[f64]) -> Vec<f64> {
         let mut total = vec![0.0; self.groups.iter().sum()];
         for (sum, sigma) in self.sums.iter().zip(sigma.iter().cycle()) {

@@ -1,5 +1,6 @@
-//! A posterior in one self-contained safetensors file, second version: the model's weights, hyperparameters, the factored
-//! precision, and the training data or, without them, the raw curvature sums. Loading reads and checks; it never refits.
+//! A posterior in one self-contained safetensors file, version 2: the model's weights, hyperparameters, the factored
+//! precision, and the training data or, without them, the raw curvature sums. Loading reads and checks; it never
+//! refits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,23 +21,23 @@ use crate::memory;
 use crate::network::Network;
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
-/// What the `format` entry of the metadata says.
+/// The `format` entry of the metadata.
 const FORMAT: &str = "riemannian-laplace posterior";
 /// The version written and read.
 const VERSION: u32 = 2;
 
-/// What a saved posterior holds beside weights, hyperparameters and the factored precision.
+/// What a saved posterior holds besides the weights, the hyperparameters and the factored precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Contents {
     /// The training data: the file can do everything, Riemannian metrics included.
     #[default]
     TrainingData,
-    /// The raw curvature sums instead of the data, for posteriors that must not carry them: predictions, Euclidean samples
-    /// and other hyperparameters.
+    /// The raw curvature sums instead of the data, for posteriors that must not carry the data: enough for predictions,
+    /// Euclidean samples and other hyperparameters.
     Curvature,
 }
 
-/// The goodness of fit as the metadata have it.
+/// The goodness of fit, as stored in the metadata.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum FitRecord {
@@ -101,7 +102,7 @@ impl Laplace {
         let stored = file.required(path, "fingerprint")?;
         let found = file.fingerprint().to_string();
         if stored != found {
-            let problem = format!("is {stored}, but that of the file's content is {found}: it was altered or damaged");
+            let problem = format!("is {stored}, but the contents have {found}: the file was altered or damaged");
             return Err(metadata_error(path, "fingerprint", problem));
         }
         let family: Family = from_json(path, &file, "likelihood")?;
@@ -173,7 +174,7 @@ fn prefixed(prefix: &str, tensors: Vec<SavedTensor>) -> Vec<SavedTensor> {
     tensors.into_iter().map(|tensor| SavedTensor { name: format!("{prefix}{}", tensor.name), ..tensor }).collect()
 }
 
-/// The tensors of a file whose names begin alike.
+/// The tensors of a file whose names share a prefix.
 struct Part<'a> {
     path: &'a Path,
     prefix: &'static str,
@@ -230,7 +231,7 @@ fn matrix(path: &Path, name: &str, tensor: Tensor) -> Result<Array2<f64>> {
         path: path.to_path_buf(),
         tensor: name.to_string(),
         found,
-        expected: "expected one row for each data point".to_string(),
+        expected: "expected one row per data point".to_string(),
     };
     match tensor.shape[..] {
         [rows, columns] => {

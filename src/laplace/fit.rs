@@ -17,12 +17,12 @@ use crate::target::Target;
 /// Numbers in the rows of one batch of data points.
 const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
 
-/// Prior precisions: one for all parameters, or one for each group of them (a network's layers).
+/// Prior precisions: one for all parameters, or one per group of them (a network's layers).
 #[derive(Debug, Clone, PartialEq)]
 pub enum PriorValues {
     /// The same for every parameter.
     Shared(f64),
-    /// One for each group.
+    /// One per group.
     PerGroup(Vec<f64>),
 }
 
@@ -40,7 +40,7 @@ impl From<f64> for PriorValues {
 }
 
 impl From<Vec<f64>> for PriorValues {
-    /// A list of one is shared.
+    /// A list of one is shared by all groups.
     fn from(values: Vec<f64>) -> Self {
         match values[..] {
             [value] => PriorValues::Shared(value),
@@ -71,7 +71,7 @@ pub struct FitOptions {
 /// What the log likelihood at θ̂ depends on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fit {
-    /// Σₙ (y − f)² for each output: the log likelihood follows for any σ.
+    /// Σₙ (y − f)² of each output, from which the log likelihood follows for any σ.
     SquaredErrors(Vec<f64>),
     /// The log likelihood itself, for families without hyperparameters.
     LogLikelihood(f64),
@@ -100,7 +100,7 @@ pub struct Laplace {
     prior: PriorPrecision,
     fit: Fit,
     structure: Structure,
-    /// The sums over the data: from the fit or the file, or made again from the data when first asked for.
+    /// The sums over the data: from the fit or the file, or recomputed from the data when first needed.
     curvature: OnceLock<Arc<dyn Curvature>>,
     precision: Arc<dyn Precision>,
 }
@@ -132,7 +132,7 @@ impl Laplace {
         Ok(Self { problem, data: None, schema: data.schema().clone(), prior, fit, structure, curvature, precision })
     }
 
-    /// Puts together what a file holds.
+    /// Assembles the contents of a file.
     pub(super) fn from_parts(
         problem: Problem,
         (data, schema): (Option<Arc<Dataset>>, Schema),
@@ -168,7 +168,7 @@ impl Laplace {
         let problem = Problem { family, ..self.problem.clone() };
         let mut curvature = self.curvature()?;
         if curvature.n_levels() < problem.sigmas().len() {
-            let data = self.data.as_deref().ok_or(Error::NoTrainingData { what: "a sigma for each output" })?;
+            let data = self.data.as_deref().ok_or(Error::NoTrainingData { what: "one sigma per output" })?;
             curvature = Arc::from(accumulate(&problem, self.structure, data)?.0);
         }
         self.precision = curvature.factor(&prior, &problem.sigmas())?;
@@ -236,7 +236,7 @@ impl Laplace {
         self.n_data() as f64 * self.schema.log_density_shift()
     }
 
-    /// The noise σ in the units of the data: one value, or one for each output; `None` for families without.
+    /// The noise σ in the units of the data: one value, or one per output; `None` for families without noise.
     pub fn sigma(&self) -> Option<Vec<f64>> {
         self.family().sigma().map(|sigma| self.schema.restore_deviations(sigma))
     }
@@ -258,15 +258,15 @@ impl Laplace {
         self.precision.effective_parameters()
     }
 
-    /// The posterior density that the approximation is of, as a target for metrics, samplers and optimisers; `what` is
-    /// what needs the training data, for the error where there are none.
+    /// The posterior density that is being approximated, as a target for metrics, samplers and optimisers; `what` names
+    /// the use, for the error where there are no training data.
     pub fn target(&self, what: &'static str) -> Result<Target> {
         let data = self.data.as_deref().ok_or(Error::NoTrainingData { what })?;
         let map = self.problem.model.bind(data.inputs().view())?;
         Target::new(map, self.family().shared(), data.targets().view(), Prior::gaussian(self.prior.clone()))
     }
 
-    /// The model's raw outputs at θ̂, one row for each input (both in the units of the model).
+    /// The model's raw outputs at θ̂, one row per input (both in the units of the model).
     pub fn outputs(&self, inputs: &Array2<f64>) -> Result<Array2<f64>> {
         check_size("number of input columns", self.problem.model.n_inputs(), inputs.ncols())?;
         let mut all = Array2::zeros((inputs.nrows(), self.problem.model.n_outputs()));
@@ -281,14 +281,14 @@ impl Laplace {
     }
 }
 
-/// Data points whose rows and evaluator stay within the batch's numbers.
+/// The number of data points whose rows and evaluator stay within a batch's numbers.
 fn rows_at_once(model: &dyn Model, dense: f64) -> usize {
     let columns = model.n_outputs();
     let numbers = model.numbers_per_point(columns) + dense * columns as f64;
     ((BATCH_NUMBERS / numbers.max(1.0)) as usize).max(1)
 }
 
-/// The model's outputs at θ̂, one row for each input.
+/// The model's outputs at θ̂, one row per input.
 fn outputs(model: &dyn Model, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
     let (points, p) = (inputs.nrows(), model.n_outputs());
     let map = model.bind(inputs)?;
@@ -297,7 +297,7 @@ fn outputs(model: &dyn Model, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>
     Ok(Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n]))
 }
 
-/// Sums over all data: each row block on its own, then the blocks in their order.
+/// Sums over all data: over each row block, then over the blocks in order.
 fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
     let mut total: Option<(Box<dyn Curvature>, Fit)> = None;
@@ -393,7 +393,7 @@ impl Fit {
                 errors.iter_mut().zip(more).for_each(|(sum, error)| *sum += error);
             }
             (Fit::LogLikelihood(sum), Fit::LogLikelihood(more)) => *sum += more,
-            // Blocks of one fit are of one family.
+            // All blocks of a fit have the same family.
             (Fit::SquaredErrors(_), Fit::LogLikelihood(_)) | (Fit::LogLikelihood(_), Fit::SquaredErrors(_)) => {}
         }
     }
@@ -406,7 +406,7 @@ impl Fit {
         }
     }
 
-    /// The log likelihood under the given σ (one, or one for each output).
+    /// The log likelihood under the given σ (one, or one per output).
     pub(crate) fn log_likelihood(&self, n_data: usize, sigma: &[f64]) -> f64 {
         match self {
             Fit::LogLikelihood(value) => *value,

@@ -1,7 +1,7 @@
 //! Function space: the same posterior through the M × M matrix S = I + J̃A⁻¹J̃ᵀ. Exact, and linear in D.
 //!
 //! - log det G − log det A = log det S
-//! - G⁻¹b = A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b), refined once: the difference cancels where the data outweigh the prior
+//! - G⁻¹b = A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b), refined once, because the difference cancels where the data outweigh the prior
 //! - v = A^(−½)ε₁ + A⁻¹J̃ᵀS⁻¹(ε₂ − J̃A^(−½)ε₁) is a draw from N(0, G⁻¹)
 //! - C G⁻¹Cᵀ = r A⁻¹rᵀ + ssᵀ with sᵀ = S⁻¹J̃A⁻¹Cᵀ, r = C − sJ̃: a sum of squares, where the difference
 //!   CA⁻¹Cᵀ − (CA⁻¹J̃ᵀ)S⁻¹(J̃A⁻¹Cᵀ) would cancel.
@@ -32,14 +32,14 @@ use crate::random::fill_standard_normal;
 
 /// Numbers in the evaluator of one block of test points.
 const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
-/// Outputs in one block of test points, between all of which covariances are computed.
+/// Outputs in one block of test points; covariances are computed between all of them.
 const BLOCK_OUTPUTS: usize = 256;
 /// Where the posterior variance is smaller than this share of the prior's, it is computed without cancellation.
 const CANCELLATION: f64 = 1e-5;
 /// What to do when the general form of the evidence does not fit in memory.
 const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix";
 
-/// Adds the identity to the Gram matrix in the lower triangle and factors it: the one place where S = LLᵀ is made.
+/// Adds the identity to the Gram matrix in the lower triangle and factors it: the one place where S = LLᵀ is factored.
 fn factor_with_identity(cholesky: &mut Cholesky) -> std::result::Result<(), FailedPivot> {
     let mut system = cholesky.matrix_mut();
     for m in 0..system.nrows() {
@@ -54,7 +54,7 @@ pub(super) fn work(map: &dyn Map) -> f64 {
     map.gram_work(map.n_outputs()) + rows * rows * rows / 6.0
 }
 
-/// f64 numbers held at the peak.
+/// The number of f64 values held at the peak.
 pub(super) fn numbers(problem: &Problem) -> f64 {
     let (m, d) = (problem.n_rows() as f64, problem.model.n_params() as f64);
     let evaluator = problem.n_data as f64 * problem.model.numbers_per_point(problem.model.n_outputs());
@@ -104,7 +104,7 @@ fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
     }
 }
 
-/// The training inputs, from which rows and Gram matrices are made when needed.
+/// The training inputs, from which rows and Gram matrices are computed when needed.
 #[derive(Debug, Clone)]
 struct TrainingInputs {
     problem: Problem,
@@ -140,7 +140,7 @@ impl Curvature for TrainingInputs {
         self.accumulate(&BatchRows::new(&later.problem, later.inputs.view())?)
     }
 
-    /// Rows are whitened anew for any σ.
+    /// Rows are whitened again for each σ.
     fn n_levels(&self) -> usize {
         self.problem.model.n_outputs()
     }
@@ -166,7 +166,7 @@ impl Curvature for TrainingInputs {
                 Ok(Box::new(Spectrum::new(eigenvalues(gram.as_ref(), "the Gram matrix")?)))
             }
             LogDetForm::General { per_group } => {
-                // A Gram matrix for each α, the factor, its inverse, and the inverse of the matrix as it is and scaled.
+                // One Gram matrix per α, the factor, its inverse, and the inverse of the matrix, unscaled and scaled.
                 let count = if per_group { groups + 4 } else { 5 };
                 memory::check("tuning in function space", count as f64 * (self.size() as f64).powi(2), TUNING_ADVICE)?;
                 let one_hot = |group| (0..groups).map(|g| if g == group { 1.0 } else { 0.0 }).collect::<Vec<_>>();
@@ -189,7 +189,7 @@ impl Curvature for TrainingInputs {
     }
 }
 
-/// Gram matrices at σ = 1, one for each α (rows numbered p·N + n); one σ for all outputs or one for each.
+/// Gram matrices at σ = 1, one per α (rows numbered p·N + n); one σ for all outputs, or one per output.
 struct Grams {
     grams: Vec<Mat<f64>>,
     n_points: usize,
@@ -229,7 +229,7 @@ impl LogDet for Grams {
     }
 }
 
-/// What the rows J̃ are made of.
+/// What the rows J̃ are computed from.
 #[derive(Debug, Clone)]
 struct Source {
     map: Arc<dyn Map>,
@@ -237,9 +237,9 @@ struct Source {
     family: Family,
 }
 
-/// A posterior held by the rows J̃ of the training data and the factor of S.
+/// A posterior represented by the rows J̃ of the training data and the factor of S.
 pub struct FunctionSpace {
-    /// J̃; made when first asked for, where only the factor was read.
+    /// J̃; computed when first needed, where only the factor was read.
     rows: OnceLock<Option<Box<dyn Rows>>>,
     source: Source,
     factor: PackedFactor,
@@ -268,7 +268,7 @@ impl FunctionSpace {
         Ok(Self { rows: OnceLock::from(Some(rows)), source, factor: cholesky.into(), prior: prior.clone() })
     }
 
-    /// J̃. The rows were made without error when the posterior was fitted, and so they are again.
+    /// J̃. Computing the rows succeeded when the posterior was fitted, so it succeeds again.
     fn rows(&self) -> &dyn Rows {
         let Source { map, theta, family } = &self.source;
         let rows = self.rows.get_or_init(|| whitened_rows(map, theta, family).ok());
@@ -421,7 +421,7 @@ impl Precision for FunctionSpace {
         }
     }
 
-    /// From layer products, and again without cancellation where those lose digits.
+    /// From layer products, then again without cancellation where those lose digits.
     fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
         let p = rows.n_rows() / points.max(1);
         let mut scratch = Scratch::default();
@@ -460,7 +460,7 @@ impl Precision for FunctionSpace {
     }
 }
 
-/// Rows that could not be made: every product is NaN, so that nothing computed from them looks right.
+/// Rows that could not be computed: every product is NaN, so that nothing computed from them looks valid.
 struct NoRows;
 
 impl Rows for NoRows {

@@ -1,10 +1,11 @@
 //! The acceleration without any matrix: (I + J̃A⁻¹J̃ᵀ)x = z by preconditioned conjugate gradients, for problems in which
 //! both D and N·P are too large for an exact solver.
 //!
-//! A product with the system is J̃ᵀu, a division by A and J̃ of that: O(N·D) for a network, and no array of N·P × N·P or
-//! N·P × D numbers. The preconditioner is the low-rank inverse of the system at the base point, made once and shared by
-//! all evaluators; a path that leads far from there has it renewed at the price of a few products, whenever its age has
-//! cost as many. The start is the solution of the evaluation before on the same path.
+//! A product with the system is a product with J̃ᵀ, a division by A and a product with J̃: O(N·D) for a network,
+//! without any array of N·P × N·P or N·P × D numbers. The preconditioner is the low-rank inverse of the system at the
+//! base point, computed once and shared by all evaluators; on a path that leads far from there it is renewed for the
+//! price of a few products, whenever its age has cost as many. Each solve starts from the solution of the previous
+//! evaluation on the same path.
 //!
 //! What the residual r = z − (I + J̃A⁻¹J̃ᵀ)x does to a geodesic is known exactly: the acceleration is wrong by δa with
 //! Gδa = J̃ᵀr, hence ‖δa‖_G ≤ ‖r‖, and the squared speed drifts at the rate 2(J̃v)ᵀr.
@@ -29,14 +30,15 @@ pub struct MatrixFreeOptions {
     /// The largest relative residual ‖z − (I + J̃A⁻¹J̃ᵀ)x‖/‖z‖ (default 1e-6). On a path whose integrator has a relative
     /// tolerance below ten times this, a tenth of that tolerance is used instead.
     pub tolerance: f64,
-    /// The most columns of the preconditioner (default 512; fewer where fewer matter). Zero means none.
+    /// The most columns of the preconditioner (default 512; fewer are used where fewer matter). Zero means no
+    /// preconditioner.
     pub max_rank: usize,
     /// The most products with the system in one evaluation (default 2000).
     pub max_products: usize,
-    /// Whether an evaluation starts from the solution of the one before on the same path (default true).
+    /// Whether an evaluation starts from the solution of the previous one on the same path (default true).
     pub warm_start: bool,
-    /// Whether the preconditioner is made anew on the way, when what its age has cost exceeds what that takes (default
-    /// true). The one thing that allocates memory after the first evaluation.
+    /// Whether the preconditioner is renewed along a path once its age has cost more products than a renewal takes
+    /// (default true). This is the only thing that allocates memory after the first evaluation.
     pub refresh: bool,
 }
 
@@ -48,7 +50,7 @@ impl Default for MatrixFreeOptions {
 
 /// The residual is kept at this share of the integrator's relative tolerance.
 const SHARE_OF_TOLERANCE: f64 = 0.1;
-/// No smaller relative residual is asked for: rounding would not let it be met.
+/// The smallest relative residual that is requested: rounding would not allow less.
 const TIGHTEST: f64 = 1e-13;
 
 impl MatrixFreeOptions {
@@ -70,12 +72,12 @@ impl MatrixFreeOptions {
     }
 }
 
-/// What matrix-free solves have cost and how exact they were.
+/// What matrix-free solves have cost and how accurate they were.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SolverReport {
     /// Systems solved: evaluations of the acceleration.
     pub solves: u64,
-    /// Products with I + J̃A⁻¹J̃ᵀ, over all of them, those for renewing the preconditioner included.
+    /// Products with I + J̃A⁻¹J̃ᵀ over all of them, including those for renewing the preconditioner.
     pub products: u64,
     /// The largest relative residual that a solve ended with.
     pub worst_residual: f64,
@@ -86,12 +88,12 @@ pub struct SolverReport {
 }
 
 impl SolverReport {
-    /// The mean number of products (conjugate-gradient iterations) of one solve.
+    /// The mean number of products (conjugate-gradient iterations) per solve.
     pub fn mean_products(&self) -> f64 {
         self.products as f64 / self.solves.max(1) as f64
     }
 
-    /// Adds what another report says.
+    /// Adds another report to this one.
     pub(crate) fn merge(&mut self, other: &SolverReport) {
         self.solves += other.solves;
         self.products += other.products;
@@ -130,7 +132,7 @@ pub struct MatrixFree {
 }
 
 impl MatrixFree {
-    /// Makes the preconditioner at `base`, where the geodesics start.
+    /// Computes the preconditioner at `base`, where the geodesics start.
     pub fn new(
         map: &Arc<dyn Map>,
         likelihood: &dyn Likelihood,
@@ -144,7 +146,7 @@ impl MatrixFree {
             return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
         }
         let (n, p, d) = (map.n_points(), map.n_outputs(), map.n_params());
-        // Test vectors, their images, and the eigenvectors made of them.
+        // Test vectors, their images, and the eigenvectors computed from them.
         let room = (memory::limit() as f64 / 8.0 / (4 * n * p).max(1) as f64) as usize;
         let rank = options.max_rank.min(d).min(room);
         let rows = frozen_rows(map, base, p, |outputs| {
@@ -160,7 +162,7 @@ impl MatrixFree {
         Ok(Self { options, preconditioner, tally: Tally::default() })
     }
 
-    /// f64 numbers of one solver for a system of size M: those of the iteration, and those of a renewal.
+    /// The number of f64 values of one solver for a system of size M: those of the iteration, and those of a renewal.
     pub(super) fn solver_size(&self, m: f64, d: f64) -> f64 {
         let rank = (self.preconditioner.rank() + extra_columns(self.preconditioner.rank())) as f64;
         5.0 * m + d + if self.options.refresh && self.options.max_rank > 0 { 5.0 * m * rank } else { 0.0 }
@@ -195,14 +197,14 @@ pub(super) struct MatrixFreeRidge {
     solution: Vec<f64>,
     /// D numbers: A⁻¹J̃ᵀu.
     scaled: Vec<f64>,
-    /// One number for each column of the preconditioner.
+    /// One number per column of the preconditioner.
     shares: Vec<f64>,
     /// The preconditioner of this path, where the shared one has become too old.
     renewed: Option<LowRankInverse>,
     renewals: u64,
     /// Products that a solve takes while the preconditioner is new.
     when_new: Option<usize>,
-    /// Products beyond that since it was made.
+    /// Products beyond that since it was computed.
     excess: usize,
     tolerance: f64,
     report: SolverReport,
@@ -226,7 +228,7 @@ impl MatrixFreeRidge {
         }
     }
 
-    /// Makes the preconditioner for the rows at hand, if the present one has cost as many products as that takes.
+    /// Renews the preconditioner for the current rows, if the old one has cost as many products as a renewal takes.
     fn renew(&mut self, rows: &mut PulledBack<'_>, prior: &PriorPrecision) {
         let present = self.renewed.as_ref().unwrap_or(&self.shared.preconditioner);
         let MatrixFreeOptions { refresh, max_rank, .. } = self.shared.options;
@@ -241,7 +243,7 @@ impl MatrixFreeRidge {
             kernel_times(rows, scratch, prior, scaled, u, product);
         });
         self.count(&SolverReport { products: price as u64, ..Default::default() });
-        // Where it cannot be made (an overflow on the way), the old one serves on.
+        // If it cannot be computed (because of an overflow, say), the old one is kept.
         if let Ok(renewed) = renewed {
             self.renewals += 1;
             self.renewed = Some(renewed);
@@ -275,7 +277,7 @@ impl MatrixFreeRidge {
             },
             |u, solved| preconditioner.apply(u, shares, solved),
         );
-        // A force that is not finite says that the path left the numbers, nothing about the solver.
+        // A force that is not finite means that the path left the finite numbers; it says nothing about the solver.
         if convergence.products > 0 || convergence.converged {
             let this = SolverReport::of(convergence, preconditioner.rank());
             self.count(&this);
@@ -314,7 +316,8 @@ impl RidgeSolver for MatrixFreeRidge {
     }
 }
 
-/// Random columns beside the known ones when a preconditioner is renewed: what the path has turned to since.
+/// Random columns in addition to the known ones when a preconditioner is renewed, for directions that have become
+/// important along the path.
 fn extra_columns(rank: usize) -> usize {
     (rank / 8).max(4)
 }

@@ -1,7 +1,8 @@
 //! The Laplace approximation N(θ̂, G⁻¹) of a trained model, G = A + Σₙ JₙᵀHₙJₙ.
 //!
-//! One file per structure of G, with the same verbs: its curvature (the sums over data), its precision (factored), its log
-//! determinant, and where it can solve a ridge regression the solver that the metrics use. [`Laplace`] puts them together.
+//! One file per structure of G, with the same verbs: its curvature (the sums over data), its precision (factored), its
+//! log determinant and, where it can solve a ridge regression, the solver that the metrics use. [`Laplace`] puts them
+//! together.
 
 mod diagonal;
 mod file;

@@ -1,4 +1,5 @@
-//! What is fitted: a model, a likelihood and the number of data; and a batch of the data as whitened rows J̃ at θ̂.
+//! What is fitted: a model, a likelihood and the number of data points; and a batch of the data as whitened rows J̃ at
+//! θ̂.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::likelihood::{Family, Gaussian, PointEvaluator};
 use crate::map::{Map, Model, Rows, frozen_rows};
 
-/// A model, the distribution of its targets, and how many data points there are.
+/// A model, the distribution of its targets, and the number of data points.
 #[derive(Debug, Clone)]
 pub struct Problem {
     /// The model, with its trained parameters.
@@ -18,7 +19,7 @@ pub struct Problem {
     pub family: Family,
     /// N.
     pub n_data: usize,
-    /// The training inputs, where they are at hand: what function space is made of.
+    /// The training inputs, where available: function space is built from them.
     pub inputs: Option<Arc<Array2<f64>>>,
 }
 
@@ -33,7 +34,7 @@ impl Problem {
         self.n_data * self.model.n_outputs()
     }
 
-    /// The σ of each level: one for all outputs, one for each, or 1 for families without.
+    /// The σ of each level: one for all outputs, one per output, or 1 for families without noise.
     pub fn sigmas(&self) -> Vec<f64> {
         sigmas(&self.family)
     }
@@ -54,7 +55,7 @@ impl Problem {
     }
 }
 
-/// One σ for all outputs, one for each, or 1 for families without.
+/// One σ for all outputs, one per output, or 1 for families without noise.
 pub(crate) fn sigmas(family: &Family) -> Vec<f64> {
     family.sigma().map_or_else(|| vec![1.0], <[f64]>::to_vec)
 }

@@ -1,6 +1,8 @@
-//! The ridge regression a = (A + J̃ᵀJ̃)⁻¹J̃ᵀz for rows J̃ that change from call to call: what a geodesic's acceleration is.
+//! The ridge regression a = (A + J̃ᵀJ̃)⁻¹J̃ᵀz for rows J̃ that change from call to call, as in a geodesic's
+//! acceleration.
 //!
-//! Each structure that can solve it has a solver in its own file, beside the algebra it shares with the posterior.
+//! Each structure that can solve it has a solver in its own file, next to the algebra that it shares with the
+//! posterior.
 
 use std::sync::Arc;
 
@@ -19,17 +21,17 @@ pub trait RidgeSolver: Send {
         force: &mut [f64],
         solution: &mut [f64],
     ) -> bool;
-    /// A new path begins, integrated at this relative tolerance: an iteration drops what it remembers.
+    /// Starts a new path, integrated at this relative tolerance: an iterative solver drops what it remembers.
     fn begin_path(&mut self, _rtol: f64) {}
     /// The next solve depends on its arguments alone.
     fn forget(&mut self) {}
-    /// What an iteration has cost and how exact it was; none for an exact solver.
+    /// What an iterative solver has cost and how accurate it was; none for an exact solver.
     fn report(&self) -> Option<SolverReport> {
         None
     }
 }
 
-/// How the ridge regression is solved. The exact ones give the same answer.
+/// How the ridge regression is solved. The exact solvers give the same answer.
 #[derive(Debug, Clone)]
 pub enum Ridge {
     /// A D × D system.
@@ -47,7 +49,7 @@ impl Ridge {
         if function { Ridge::FunctionSpace } else { Ridge::WeightSpace }
     }
 
-    /// Buffers for the rows of this map.
+    /// One thread's solver for the rows of this map.
     pub fn solver(&self, map: &dyn Map) -> Box<dyn RidgeSolver> {
         let (m, d) = (map.n_points() * map.n_outputs(), map.n_params());
         match self {
@@ -57,7 +59,7 @@ impl Ridge {
         }
     }
 
-    /// f64 numbers that one solver holds.
+    /// The number of f64 values that one solver holds.
     pub fn solver_size(&self, map: &dyn Map) -> f64 {
         let (n, d) = (map.n_points() as f64, map.n_params() as f64);
         let m = n * map.n_outputs() as f64;

@@ -1,6 +1,6 @@
 //! The seam for posterior structures: what the data's curvature must be able to do, what a factored precision must be
-//! able to do, and the list of the structures there are. A new one is one file beside this one, its `mod` line, and one
-//! line in the list.
+//! able to do, and the list of all structures. A new one is one file next to this one, its `mod` line, and one line in
+//! the list.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::error::{Error, Result};
 use crate::map::Rows;
 use crate::prior::PriorPrecision;
 
-/// The curvature Σₙ JₙᵀHₙJₙ at θ̂ and σ = 1 in some form, accumulated over the data before any hyperparameter: the part that
-/// tuning reuses.
+/// The curvature Σₙ JₙᵀHₙJₙ at θ̂ and σ = 1 in some form, accumulated over the data without any hyperparameters: the
+/// part that tuning reuses.
 pub trait Curvature: Send + Sync + std::fmt::Debug {
     /// Adds a batch of data points.
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()>;
-    /// Adds what another of the same kind has accumulated from the data that follow.
+    /// Adds what another of the same kind has accumulated from the data that come next.
     fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()>;
-    /// The number of noise levels σ that can be told apart: one, or one for each output.
+    /// The number of separate noise levels σ: one, or one per output.
     fn n_levels(&self) -> usize;
-    /// f64 numbers that a batch takes for each data point beside the model's own.
+    /// The number of f64 values per data point that a batch takes in addition to the model's own.
     fn numbers_per_point(&self) -> f64;
-    /// The precision G = A + curvature/σ² under a prior, with one σ or one for each output.
+    /// The precision G = A + curvature/σ² under a prior, with one σ or one per output.
     fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>>;
     /// log det G − log det A as a function of the hyperparameters.
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>>;
     /// The sums as tensors for a file, or `None` where they follow from the training data alone.
     fn save(&self) -> Option<Vec<SavedTensor>>;
-    /// For merging with one's own kind.
+    /// For merging with another of the same kind.
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }
 
@@ -37,7 +37,7 @@ pub trait Curvature: Send + Sync + std::fmt::Debug {
 pub trait Precision: Send + Sync + std::fmt::Debug {
     /// D, the number of parameters.
     fn n_params(&self) -> usize;
-    /// log det G − log det A: the posterior precision over the prior's.
+    /// log det G − log det A: the posterior precision relative to the prior's.
     fn log_det_ratio(&self) -> f64;
     /// D − tr(A G⁻¹): the number of directions that the data determine.
     fn effective_parameters(&self) -> f64;
@@ -51,7 +51,7 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]);
     /// C G⁻¹ Cᵀ for the rows of C (a few of them, each of length D).
     fn covariance(&self, rows: MatRef<'_, f64>, covariance: MatMut<'_, f64>);
-    /// The covariance J G⁻¹ Jᵀ of the outputs at each of `points` points on their own, for the Jacobian's rows J numbered
+    /// The covariance J G⁻¹ Jᵀ of the outputs at each of `points` points separately, for the Jacobian's rows J numbered
     /// `p·points + n`: one P × P block after another.
     fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
         let p = rows.n_rows() / points.max(1);
@@ -65,9 +65,9 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
         }
     }
     /// The most test points that [`point_covariances`](Self::point_covariances) should take at once, for a model with P
-    /// outputs whose evaluator holds so many numbers for each point.
+    /// outputs whose evaluator holds this many numbers per point.
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize;
-    /// How large it is, in words.
+    /// Its size, in words.
     fn size_in_words(&self) -> String;
     /// The factor as tensors for a file.
     fn save(&self) -> Vec<SavedTensor>;
@@ -81,7 +81,7 @@ pub(super) fn write_block(block: &Mat<f64>, target: &mut [f64]) {
     }
 }
 
-/// A tensor to be written under a name.
+/// A named tensor to be written.
 #[derive(Debug, Clone)]
 pub struct SavedTensor {
     /// Its name within the structure's part of the file.
@@ -97,17 +97,17 @@ pub struct SavedTensor {
 pub enum LogDetForm {
     /// One α for all parameters and one σ for all outputs.
     Shared,
-    /// One α for all parameters, or one for each group; one σ, or one for each output.
+    /// One α for all parameters, or one per group; one σ, or one per output.
     General {
-        /// Whether each group has an α of its own.
+        /// Whether each group has its own α.
         per_group: bool,
     },
 }
 
 /// log det G − log det A as a function of (log α, log σ).
 pub trait LogDet: Send + Sync {
-    /// The value and its gradient; `None` where a factorisation fails (far out in the hyperparameters). There are as many
-    /// log σ as noise levels, none for families without.
+    /// The value and its gradient; `None` where a factorisation fails (far out in the hyperparameters). There are as
+    /// many values log σ as noise levels, and none for families without noise.
     fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio>;
 }
 
@@ -127,7 +127,7 @@ pub struct LogDetRatio {
 pub struct Spectrum(Vec<f64>);
 
 impl Spectrum {
-    /// The curvature is positive semidefinite: what rounding put below zero is zero.
+    /// The curvature is positive semidefinite: eigenvalues that rounding made negative are set to zero.
     pub fn new(eigenvalues: Vec<f64>) -> Self {
         Self(eigenvalues.into_iter().map(|value| value.max(0.0)).collect())
     }
@@ -150,11 +150,11 @@ impl LogDet for Spectrum {
 pub trait SavedTensors {
     /// Takes the tensor of that name, which must have this shape.
     fn take(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>>;
-    /// Whether there is one.
+    /// Whether there is a tensor of that name.
     fn has(&self, name: &str) -> bool;
 }
 
-/// What the list below knows of each structure.
+/// What the list below records for each structure.
 struct Entry {
     numbers: fn(&Problem) -> f64,
     loaded_numbers: fn(&Problem) -> f64,
@@ -163,7 +163,7 @@ struct Entry {
     load: fn(&Problem, &PriorPrecision, &mut dyn SavedTensors) -> Result<Arc<dyn Precision>>,
 }
 
-/// One line for each structure: its name, the word for the solver in reports, the word for the structure, its module.
+/// One line per structure: its name, the word for the solver in reports, the word for the structure, its module.
 macro_rules! structures {
     ($($(#[$documentation:meta])* $name:ident = $solver:literal, $word:literal, $module:ident;)*) => {
         /// The form of the posterior precision.
@@ -227,12 +227,12 @@ impl Structure {
         Self::ALL.iter().copied().find(|structure| structure.solver() == name)
     }
 
-    /// f64 numbers that fitting and tuning hold at their peak.
+    /// The number of f64 values that fitting and tuning hold at their peak.
     pub fn numbers(self, problem: &Problem) -> f64 {
         (self.entry(problem).numbers)(problem)
     }
 
-    /// f64 numbers that a posterior read from a file holds while it predicts.
+    /// The number of f64 values that a posterior read from a file holds while it predicts.
     pub(super) fn loaded_numbers(self, problem: &Problem) -> f64 {
         (self.entry(problem).loaded_numbers)(problem)
     }
@@ -270,7 +270,7 @@ pub(super) fn damaged(diagonal: impl IntoIterator<Item = f64>) -> Result<()> {
     }
 }
 
-/// The curvature as the kind that is being merged into.
+/// The curvature as the kind that it is merged into.
 pub(super) fn same_kind<T: 'static>(later: Box<dyn Curvature>) -> Result<Box<T>> {
     later.into_any().downcast::<T>().map_err(|_| Error::OtherStructure)
 }

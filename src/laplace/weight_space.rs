@@ -1,4 +1,4 @@
-//! Weight space: the D × D precision G = A + J̃ᵀJ̃ and its Cholesky factor. Right when D is not large.
+//! Weight space: the D × D precision G = A + J̃ᵀJ̃ and its Cholesky factor. Suitable when D is not large.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -27,21 +27,22 @@ const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
 /// What to do when the general form of the evidence does not fit in memory.
 const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix";
 
-/// Adds A to the matrix in the lower triangle and factors it: the one place where G = LLᵀ is made.
+/// Adds A to the matrix in the lower triangle and factors it: the one place where G = LLᵀ is factored.
 fn factor_with_prior(cholesky: &mut Cholesky, prior: &PriorPrecision) -> std::result::Result<(), FailedPivot> {
     prior.add_to_diagonal(cholesky.matrix_mut());
     cholesky.factor()
 }
 
 /// Multiply-adds of J̃ᵀJ̃ (half of it) and its Cholesky factor. Measured times follow this count to within a factor of
-/// two from D = 31 to 1,000, where the two solvers differ by far more but for a narrow range of sizes. In all pairs that
-/// the benchmark `scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the smaller count is the faster.
+/// two from D = 31 to 1,000, while the two solvers differ by far more except in a narrow range of sizes. In all pairs
+/// that the benchmark `scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the solver with the smaller
+/// count is the faster.
 pub(super) fn work(map: &dyn Map) -> f64 {
     let (rows, d) = ((map.n_points() * map.n_outputs()) as f64, map.n_params() as f64);
     0.5 * rows * d * d + d * d * d / 6.0
 }
 
-/// f64 numbers held at the peak: the sums, G, its factor, and one of each in tuning.
+/// The number of f64 values held at the peak: the sums, G, its factor, and one more of each in tuning.
 pub(super) fn numbers(problem: &Problem) -> f64 {
     let d = problem.model.n_params() as f64;
     d * d * (problem.sigmas().len() as f64 + 4.0)
@@ -60,7 +61,7 @@ pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
 
 pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
     let d = problem.model.n_params();
-    // One matrix for all outputs; or one for each, which serve a common σ as well.
+    // One matrix for all outputs; or one per output, which also works for a common σ.
     let levels = if file.has("1") { problem.model.n_outputs() } else { 1 };
     let mut take = |level: usize| Ok(unpack_lower(&file.take(&level.to_string(), &[packed_length(d)])?, d));
     let sums = (0..levels).map(&mut take).collect::<Result<_>>()?;
@@ -84,7 +85,7 @@ fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
     Error::NotPositiveDefinite { matrix: "the posterior precision", size, pivot, advice }
 }
 
-/// Σₙ JₙᵀHₙJₙ at σ = 1, lower triangles: one matrix for all outputs, or one for each output (which may share their σ).
+/// Σₙ JₙᵀHₙJₙ at σ = 1, lower triangles: one matrix for all outputs, or one per output (which may share one σ).
 #[derive(Debug, Clone)]
 struct WeightSums {
     sums: Vec<Mat<f64>>,
@@ -203,7 +204,7 @@ fn packed(name: &str, lower: MatRef<'_, f64>) -> SavedTensor {
 /// ```
 #[derive(Debug, Clone)]
 pub struct WeightSpace {
-    /// G; made of the factor when first asked for, where only that was read.
+    /// G; computed from the factor when first needed, where only the factor was read.
     matrix: OnceLock<Mat<f64>>,
     factor: PackedFactor,
     prior: PriorPrecision,

@@ -68,7 +68,7 @@ impl Cholesky {
         self.lower.as_mut()
     }
 
-    /// The factor L in the lower triangle (after [`Cholesky::factor`]); what stands above the diagonal has no meaning.
+    /// The factor L in the lower triangle (after [`Cholesky::factor`]); the entries above the diagonal are meaningless.
     pub fn lower(&self) -> MatRef<'_, f64> {
         self.lower.as_ref()
     }

@@ -1,4 +1,5 @@
-//! Preconditioned conjugate gradients for S x = b, with S symmetric positive definite and known by its products alone.
+//! Preconditioned conjugate gradients for S x = b, with S symmetric positive definite and known only through its
+//! products.
 
 use super::{add_scaled, dot, norm};
 
@@ -14,7 +15,7 @@ pub struct StoppingRule {
 /// How an iteration ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Convergence {
-    /// Products with S, that of a warm start included.
+    /// Products with S, including that of a warm start.
     pub products: usize,
     /// ‖b − Sx‖/‖b‖, from the recursion.
     pub residual: f64,
@@ -50,8 +51,9 @@ impl ConjugateGradients {
         Self { residual: zeros.clone(), direction: zeros.clone(), image: zeros.clone(), corrected: zeros }
     }
 
-    /// Solves S x = b from the x that `solution` holds (zero, or a guess; a guess worse than zero is not used).
-    /// Where b is not finite, neither is x. `times` writes S u, `precondition` writes P⁻¹u with P a symmetric positive definite likeness of S.
+    /// Solves S x = b from the x that `solution` holds (zero, or a guess; a guess worse than zero is not used). Where b
+    /// is not finite, neither is x. `times` writes S u, `precondition` writes P⁻¹u with P a symmetric positive definite
+    /// approximation of S.
     pub fn solve(
         &mut self,
         rhs: &[f64],
@@ -95,7 +97,7 @@ impl ConjugateGradients {
             products += 1;
             let bend = dot(direction, image);
             if !(now > 0.0 && bend > 0.0) {
-                // Rounding has used up what the products can tell.
+                // Rounding errors dominate: further products tell nothing new.
                 break;
             }
             let step = now / bend;

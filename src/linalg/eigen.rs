@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct SymmetricEigen {
     /// λ₁ ≤ … ≤ λₙ.
     pub values: Vec<f64>,
-    /// One eigenvector a column.
+    /// One eigenvector per column.
     pub vectors: Mat<f64>,
 }
 

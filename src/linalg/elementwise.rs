@@ -75,8 +75,8 @@ pub fn add_shifted_products(factor: f64, shift: f64, w: &[f64], x: &[f64], y: &m
     );
 }
 
-/// Partial sums of a reduction: enough to keep the adders busy, and always so many, so that the order of the additions
-/// and with it the result is the same on every processor.
+/// Partial sums of a reduction: enough to keep the adders busy, and always the same number, so that the order of the
+/// additions, and with it the result, is the same on every processor.
 const LANES: usize = 32;
 
 /// Adds up the partial sums in a fixed order.

@@ -1,9 +1,9 @@
-//! The inverse of I + K for a positive semi-definite K that a few eigenvectors describe: a preconditioner.
+//! The inverse of I + K for a positive semidefinite K that a few eigenvectors describe: a preconditioner.
 //!
-//! With K ≈ UΛUᵀ (r columns, λ₁ ≥ … ≥ λ_r), P⁻¹ = I + U diag((1 + λ)/(1 + λᵢ) − 1) Uᵀ takes the r largest eigenvalues of
-//! I + K to 1 + λ and leaves the others where they are: between 1 and 1 + λ, with λ = λ_r, or about 1, with λ = 0, when r
-//! was large enough for all that matter. U and Λ come from products with K alone, by the randomised Nyström approximation
-//! K ≈ (KΩ)(ΩᵀKΩ)⁻¹(KΩ)ᵀ (Frangella, Tropp and Udell 2023).
+//! With K ≈ UΛUᵀ (r columns, λ₁ ≥ … ≥ λ_r), P⁻¹ = I + U diag((1 + λ)/(1 + λᵢ) − 1) Uᵀ takes the r largest eigenvalues
+//! of I + K to 1 + λ and leaves the others unchanged: between 1 and 1 + λ, with λ = λ_r, or about 1, with λ = 0, when r
+//! was large enough for all that matter. U and Λ come from products with K alone, by the randomised Nyström
+//! approximation K ≈ (KΩ)(ΩᵀKΩ)⁻¹(KΩ)ᵀ (Frangella, Tropp and Udell 2023).
 
 use faer::{Accum, Mat};
 
@@ -14,10 +14,10 @@ use super::{
 use crate::error::{Error, Result};
 use crate::random::{Purpose, fill_standard_normal, stream};
 
-/// P⁻¹ ≈ (I + K)⁻¹, the identity but for r directions.
+/// P⁻¹ ≈ (I + K)⁻¹, the identity except in r directions.
 #[derive(Debug, Clone)]
 pub struct LowRankInverse {
-    /// U, one eigenvector a column.
+    /// U, one eigenvector per column.
     vectors: Mat<f64>,
     /// (1 + λ)/(1 + λᵢ) − 1.
     changes: Vec<f64>,
@@ -30,7 +30,7 @@ const FIRST_RANK: usize = 32;
 const NEGLIGIBLE: f64 = 0.5;
 /// Multiply-adds, doubled, of a block of triangular solves; well below what is worth sharing among threads.
 const SEQUENTIAL_WORK: usize = 1 << 23;
-/// Eigenvalues below this share of the largest are rounding.
+/// Eigenvalues below this share of the largest are rounding errors.
 const ROUNDING: f64 = 1e-12;
 
 impl LowRankInverse {
@@ -40,7 +40,7 @@ impl LowRankInverse {
     }
 
     /// The largest eigenvalues of K, at most `max_rank` of them and no more than matter beside I. `times` writes K u.
-    /// Costs one product for each column tried, at most twice the columns kept.
+    /// Costs one product per column tried, at most twice the columns kept.
     ///
     /// ```
     /// use riemannian_laplace::internals::linalg::LowRankInverse;
@@ -122,7 +122,7 @@ impl LowRankInverse {
         }
         // K + νI ≈ LLᵀ with Lᵀ = C⁻¹(KΩ + νΩ)ᵀ; its eigenvectors are those of the small LᵀL, mapped by L.
         let mut root = shifted.transpose().to_owned();
-        // In blocks that are never shared among threads, so that the bits do not depend on how many there are.
+        // In blocks that are never shared among threads, so that the bits do not depend on the number of threads.
         let block = (SEQUENTIAL_WORK / (rank * rank)).max(1);
         for start in (0..size).step_by(block) {
             let end = (start + block).min(size);
@@ -147,8 +147,8 @@ impl LowRankInverse {
         Ok((Self { vectors, changes }, first > 0))
     }
 
-    /// The same for another K that is not far from the one this was made for, from its products with the r vectors and with
-    /// `extra` random ones: a step of subspace iteration, so r + `extra` products.
+    /// The same for another K close to the one this was made for, from its products with the r vectors and with `extra`
+    /// random ones: one step of subspace iteration, r + `extra` products.
     pub fn refreshed(&self, extra: usize, seed: u64, mut times: impl FnMut(&[f64], &mut [f64])) -> Result<Self> {
         let (size, known) = (self.vectors.nrows(), self.rank());
         let rank = (known + extra).min(size);

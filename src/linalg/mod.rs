@@ -1,4 +1,4 @@
-//! A thin layer over faer: what the geometry needs of dense linear algebra, in f64, with storage that is reused.
+//! A thin layer over faer: the dense linear algebra that the geometry needs, in f64, with reused storage.
 //!
 //! Matrices are faer's column-major [`Mat`]. Symmetric matrices are read from their lower triangle.
 
@@ -34,7 +34,7 @@ pub fn parallelism(work: f64) -> Par {
     if work >= PARALLEL_THRESHOLD && threads_are_free() { Par::rayon(0) } else { Par::Seq }
 }
 
-/// Whether there are several threads, and none of them is running this: work may be shared among them.
+/// Whether there are several threads and none of them is running this, so that work may be shared among them.
 pub(crate) fn threads_are_free() -> bool {
     rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none()
 }
@@ -42,19 +42,19 @@ pub(crate) fn threads_are_free() -> bool {
 /// Up to this many columns (of the left factor) or rows (of the product) a plain loop beats faer's blocked kernels.
 const THIN: usize = 4;
 
-/// What is said when a column that should be contiguous is not.
+/// The message for a column that should be contiguous but is not.
 const STRIDED: &str = "columns taken as slices belong to matrices whose columns are contiguous";
 
 /// A column of a matrix whose columns are contiguous, as a slice.
 ///
-/// Inside this crate only, where such matrices are owned ones and blocks of their rows and columns; public functions that
-/// take views ask [`by_columns`] first. Another column would be a mistake in this crate: it stops the program, since a
-/// product without that column would be a wrong number that nobody notices.
+/// Inside this crate only, where such matrices are owned, or blocks of rows and columns of owned ones; public functions
+/// that take views check with [`by_columns`] first. Any other column is a bug in this crate and panics: a product
+/// without that column would be a wrong number that nobody notices.
 pub(crate) fn column_slice(column: ColRef<'_, f64>) -> &[f64] {
     column.try_as_col_major().map(ColRef::as_slice).expect(STRIDED)
 }
 
-/// As [`column_slice`], to be written to.
+/// As [`column_slice`], mutable.
 pub(crate) fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
     column.try_as_col_major_mut().map(ColMut::as_slice_mut).expect(STRIDED)
 }
@@ -64,14 +64,14 @@ pub(crate) fn by_columns(matrix: MatRef<'_, f64>) -> bool {
     matrix.try_as_col_major().is_some()
 }
 
-/// Does work on a copy whose columns are contiguous, and copies the result back.
+/// Works on a copy with contiguous columns, and copies the result back.
 pub(crate) fn through_columns(mut target: MatMut<'_, f64>, work: impl FnOnce(MatMut<'_, f64>)) {
     let mut copy = target.rb().to_owned();
     work(copy.as_mut());
     target.copy_from(&copy);
 }
 
-/// Sums of few columns: dst ← beta·dst + Σₖ lhsₖ·rhsₖ for each column of dst.
+/// Sums over few columns: dst ← beta·dst + Σₖ lhsₖ·rhsₖ for each column of dst.
 fn combine_columns(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
     for (j, column) in dst.col_iter_mut().enumerate() {
         let column = column_slice_mut(column);
@@ -109,7 +109,7 @@ pub fn multiply(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>, r
     faer::linalg::matmul::matmul(dst, accumulate, lhs, rhs, 1.0, parallelism(work));
 }
 
-/// dst ← offsets + lhs·rhs, one offset for each column (zero where there is none).
+/// dst ← offsets + lhs·rhs, one offset per column (zero where there is none).
 pub fn multiply_with_offsets(mut dst: MatMut<'_, f64>, offsets: &[f64], lhs: MatRef<'_, f64>, rhs: MatRef<'_, f64>) {
     let offset = |j: usize| offsets.get(j).copied().unwrap_or(0.0);
     if !by_columns(dst.rb()) {
@@ -204,7 +204,7 @@ mod tests {
             |seed: usize| Mat::from_fn(420, 420, |i, j| (((i * 7 + j * 13 + seed) % 101) as f64 - 50.0) / 37.0);
         let (left, right) = (matrix(1), matrix(2));
         std::thread::spawn(move || {
-            // A pool of its own, of which this thread is no part, is what a program that sets its number of threads has.
+            // A separate pool, to which this thread does not belong, as in a program that sets its number of threads.
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             assert!(pool.is_ok());
             let par = if threads == 1 { Par::Seq } else { Par::rayon(threads) };

@@ -1,5 +1,5 @@
-//! Kernels for small matrices, where the blocked ones of faer spend more on packing and on choosing blocks than on
-//! arithmetic: for 31 × 31 from 150 rows (the paper's network), the product takes three quarters of the time and the
+//! Kernels for small matrices, where faer's blocked ones spend more on packing and on choosing blocks than on
+//! arithmetic: for 31 × 31 from 150 rows (the paper's network), the product takes three quarters of faer's time and the
 //! factor a third.
 
 use faer::prelude::ReborrowMut;
@@ -8,13 +8,13 @@ use pulp::{Simd, WithSimd};
 
 use super::{FailedPivot, column_slice, column_slice_mut};
 
-/// Up to this size these kernels are the faster ones.
+/// Up to this size these kernels are faster.
 pub(super) const SMALL: usize = 48;
 
 /// Rows and columns of a block of inner products: with those of the operands its sums fill 16 vector registers.
 const BLOCK: (usize, usize) = (4, 3);
 
-/// The lower triangle of XᵀX for few columns X, stored one after the other.
+/// The lower triangle of XᵀX for a matrix X with few columns, stored one after another.
 struct OwnProducts<'a> {
     columns: MatRef<'a, f64>,
     product: MatMut<'a, f64>,
@@ -79,7 +79,7 @@ impl WithSimd for OwnProducts<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { columns, mut product } = self;
         let size = columns.ncols();
-        // Beyond the last column comes the last one again; its products are not kept.
+        // Past the last column, the last one is repeated; its products are discarded.
         let column = |index: usize| column_slice(columns.col(index.min(size - 1)));
         for i in (0..size).step_by(BLOCK.0) {
             let mut left: [&[f64]; BLOCK.0] = [&[]; BLOCK.0];
@@ -104,7 +104,7 @@ impl WithSimd for OwnProducts<'_> {
     }
 }
 
-/// The lower triangle of product ← XᵀX, X with columns one after the other in memory.
+/// The lower triangle of product ← XᵀX, with the columns of X one after another in memory.
 pub(super) fn own_products(columns: MatRef<'_, f64>, product: MatMut<'_, f64>) {
     if columns.ncols() > 0 {
         pulp::Arch::new().dispatch(OwnProducts { columns, product });
@@ -113,7 +113,7 @@ pub(super) fn own_products(columns: MatRef<'_, f64>, product: MatMut<'_, f64>) {
 
 /// Vectors of a column that are summed at once.
 const GROUP: usize = 4;
-/// Columns are filled up with zeros to a multiple of this: a group of the widest vectors.
+/// Columns are padded with zeros to a multiple of this: a group of the widest vectors.
 const PADDING: usize = 32;
 
 /// Room for the factor of a small matrix; none for a matrix that is not small.
@@ -121,8 +121,8 @@ pub(super) fn room(size: usize) -> Vec<f64> {
     if size <= SMALL { vec![0.0; size * size.next_multiple_of(PADDING)] } else { Vec::new() }
 }
 
-/// Cholesky's factor of a matrix whose columns are filled up with zeros: from each, all to its left are taken off while
-/// it stays in registers. What columns hold above the diagonal has no meaning and no effect.
+/// The Cholesky factor of a matrix whose columns are padded with zeros: from each column, all those to its left are
+/// subtracted while it stays in registers. Entries above the diagonal have no meaning and no effect.
 struct Factor<'a> {
     columns: &'a mut [f64],
     size: usize,
@@ -170,7 +170,7 @@ pub(super) fn factor(lower: MatMut<'_, f64>, room: &mut [f64]) -> Result<(), Fai
     factor_by(|work| pulp::Arch::new().dispatch(work), lower, room)
 }
 
-/// [`factor`] by a processor's instructions.
+/// [`factor`] compiled for one instruction set.
 fn factor_by(
     run: impl Fn(Factor<'_>) -> Result<(), FailedPivot>,
     mut lower: MatMut<'_, f64>,
@@ -202,7 +202,7 @@ mod tests {
         Mat::from_fn(rows, size, |i, j| ((i * 29 + j * 53 + i * j * 7) % 97) as f64 / 48.0 - 1.0)
     }
 
-    /// Runs a kernel with one after the other of the instruction sets that this processor has, narrow ones too.
+    /// Runs a kernel with each instruction set that this processor has, narrow ones too.
     fn with_every_width(
         mut kernel: impl FnMut(&dyn Fn(OwnProducts<'_>), &dyn Fn(Factor<'_>) -> Result<(), FailedPivot>),
     ) {

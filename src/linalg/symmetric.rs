@@ -1,4 +1,4 @@
-//! Symmetric matrices by their lower triangle: packing, inverses from a factor, traces of products.
+//! Symmetric matrices stored as their lower triangle: packing, inverses from a factor, traces of products.
 
 use std::sync::OnceLock;
 

@@ -62,7 +62,7 @@ impl Network {
 
     /// Reads a PyTorch `nn.Sequential` state dict, or a candle `VarMap` of an [`Mlp`], saved as safetensors.
     ///
-    /// The activation is `activation`, or else the one the file's metadata names; a network without hidden layer needs
+    /// The activation is `activation`, or else the one the file's metadata names; a network without hidden layers needs
     /// none. The metadata may also list the layers, as [`save`](Self::save) does for other networks; a given
     /// `activation` overrides the list.
     pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {

@@ -8,14 +8,14 @@ use super::{BfgsOptions, Minimum, OptimizeError, Status};
 
 /// An update with sᵀy below this times |s||y| would only add rounding errors to B.
 const LEAST_CURVATURE: f64 = 1e-14;
-/// Steps without a lower value or a gradient half as large, after which the model is given up, or then the search.
+/// Steps without a lower value or a halved gradient after which the model is given up, and the next time the search.
 const PATIENCE: usize = 20;
 
 /// Minimises `objective`, which returns f(x) and writes ∇f(x) into its second argument.
 ///
 /// A value that is not a finite number, or a gradient with such an entry, is treated as +∞: the line search steps back.
 /// The inverse Hessian starts as a multiple of the identity and is rescaled by sᵀy/yᵀy after the first step. When the
-/// line search fails, it starts again from there once; when it fails again, the result says
+/// line search fails, the search restarts once from that point; when it fails again, the status is
 /// [`LineSearchFailed`](Status::LineSearchFailed).
 ///
 /// With bounds, a coordinate that lies at its bound and is pushed against it is held, until the gradient pulls it back;
@@ -127,15 +127,15 @@ struct Place {
     value: f64,
 }
 
-/// What is known of the objective's curvature.
+/// What is known of the objective's Hessian.
 #[derive(Debug)]
 struct Model {
     inverse_hessian: InverseHessian,
-    /// The inverse curvature of a coordinate of which nothing else is known.
+    /// The inverse second derivative assumed for a coordinate about which nothing else is known.
     scale: f64,
     /// Length of a step along the gradient.
     first_step: f64,
-    /// Whether nothing has been learnt yet, so that the direction is that of steepest descent.
+    /// Whether nothing has been learnt yet: the direction is then that of steepest descent.
     is_fresh: bool,
 }
 
@@ -190,7 +190,7 @@ impl Model {
         let step = difference(&to.point, &from.point);
         let change = difference(&to.gradient, &from.gradient);
         let (product, length) = (dot(&step, &change), norm(change.iter()));
-        // Not after a step cut short by a bound or by rounding: then the curvature along it may be negative.
+        // Not after a step cut short by a bound or by rounding: then the second derivative along it may be negative.
         if product.is_finite() && product > LEAST_CURVATURE * norm(step.iter()) * length {
             self.scale = product / length / length;
             if self.is_fresh {
@@ -222,7 +222,7 @@ impl Patience {
         Self { lowest: f64::INFINITY, gradient_norm: f64::INFINITY, waited: 0, has_restarted: false }
     }
 
-    /// Notes where a step led; says whether too many led nowhere.
+    /// Records where a step led, and returns whether too many led nowhere.
     fn is_over(&mut self, value: f64, gradient_norm: f64) -> bool {
         let progress = value < self.lowest || gradient_norm < 0.5 * self.gradient_norm;
         if progress {

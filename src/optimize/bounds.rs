@@ -9,7 +9,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Checks that there is one interval for each coordinate, and that each contains a number.
+    /// Checks that there is one interval per coordinate, and that each contains a number.
     pub(super) fn new(given: Option<&[(f64, f64)]>, n: usize) -> Result<Self, OptimizeError> {
         let Some(intervals) = given else {
             return Ok(Self { intervals: vec![(f64::NEG_INFINITY, f64::INFINITY); n] });
@@ -58,7 +58,7 @@ impl Bounds {
         self.free(point, gradient).fold(0.0, |norm, (_, g)| g.abs().max(norm))
     }
 
-    /// The same relative to point and value: max |∂f/∂x_i| max(|x_i|, 1)/max(|f|, 1).
+    /// The same, relative to the point and the value: max |∂f/∂x_i| max(|x_i|, 1)/max(|f|, 1).
     pub(super) fn relative_gradient(&self, point: &[f64], gradient: &[f64], value: f64) -> f64 {
         let largest = self.free(point, gradient).fold(0.0, |norm, (x, g)| (g * x.abs().max(1.0)).abs().max(norm));
         largest / value.abs().max(1.0)

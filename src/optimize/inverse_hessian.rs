@@ -15,7 +15,7 @@ pub(super) struct InverseHessian {
 }
 
 impl InverseHessian {
-    /// `scale` times the identity on the coordinates not held.
+    /// `scale` times the identity on the coordinates that are not held.
     pub(super) fn scaled_identity(scale: f64, held: Vec<bool>) -> Self {
         let n = held.len();
         let mut entries = vec![0.0; n * n];
@@ -30,7 +30,7 @@ impl InverseHessian {
         &self.held
     }
 
-    /// Takes coordinate i out.
+    /// Takes coordinate i out of the matrix.
     pub(super) fn hold(&mut self, i: usize) {
         self.held[i] = true;
         for (k, row) in self.entries.chunks_exact_mut(self.n).enumerate() {
@@ -41,7 +41,7 @@ impl InverseHessian {
         }
     }
 
-    /// Lets coordinate i move again, with inverse curvature `scale`.
+    /// Lets coordinate i move again, with inverse second derivative `scale`.
     pub(super) fn release(&mut self, i: usize, scale: f64) {
         self.held[i] = false;
         self.entries[i * (self.n + 1)] = scale;

@@ -4,13 +4,13 @@
 //! value counts as +∞. Values that differ by less than their rounding count as equal, and the slopes decide: this is
 //! what lets the gradient go on falling once f itself no longer can.
 
-/// Values this close, relative to φ(0), are taken for equal: a few hundred rounding errors, as sums over data have.
+/// Values this close, relative to φ(0), count as equal: a few hundred rounding errors, as sums over data have.
 const VALUE_NOISE: f64 = 1e3 * f64::EPSILON;
-/// Where between a finite point and one that is not the next trial lies.
+/// Where the next trial lies between a finite point and one that is not.
 const RETREAT: f64 = 0.2;
 /// An interpolated trial stays this far from the ends of its bracket, relative to its length.
 const MARGIN: f64 = 0.1;
-/// How much longer than the last the next trial may be while there is no bracket.
+/// How many times longer than the last the next trial may be while there is no bracket.
 const GROWTH: (f64, f64) = (2.0, 10.0);
 
 /// φ at one step.
@@ -31,13 +31,13 @@ pub(super) struct Search {
     pub(super) origin: Trial,
     /// The first trial.
     pub(super) first: f64,
-    /// The longest step allowed; a step that long need not satisfy the curvature condition.
+    /// The longest step allowed; a step of that length need not satisfy the slope condition (the second one).
     pub(super) longest: f64,
     /// c₁.
     pub(super) sufficient_decrease: f64,
     /// c₂.
     pub(super) curvature: f64,
-    /// Evaluations at most.
+    /// The most evaluations.
     pub(super) max_evaluations: usize,
 }
 
@@ -110,12 +110,12 @@ impl Search {
         trial.value > line.min(best.value) + VALUE_NOISE * self.origin.value.abs()
     }
 
-    /// The curvature condition.
+    /// The second (slope) condition.
     fn is_flat(&self, trial: &Trial) -> bool {
         trial.slope.abs() <= self.curvature * self.origin.slope.abs()
     }
 
-    /// A step that does not satisfy the curvature condition still serves if it is lower than the origin.
+    /// A step that does not satisfy the slope condition is still used if its value is lower than at the origin.
     fn accept_lower(&self, trial: Trial, phi: &mut impl FnMut(f64) -> Trial) -> Option<Trial> {
         (trial.step > 0.0 && trial.value < self.origin.value).then(|| phi(trial.step))
     }

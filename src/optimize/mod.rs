@@ -1,10 +1,10 @@
-//! Minimisation of smooth functions of a few hundred variables: quasi-Newton steps x ← x − α H⁻¹∇f, in a box if need
-//! be.
+//! Minimisation of smooth functions of a few hundred variables: quasi-Newton steps x ← x − α H⁻¹∇f, in a box if
+//! required.
 //!
 //! [`minimize`] is BFGS with a dense inverse Hessian and a strong-Wolfe line search (Nocedal and Wright, *Numerical
 //! Optimization*, sections 3.5 and 6.1). [`minimize_multistart`] repeats it from several starts and keeps the best. A
-//! search that stalls is a result with a [`Status`]; an error is a question that has no answer, such as bounds without
-//! a point between them.
+//! search that stalls is a result with a [`Status`]; an error is a problem that has no answer, such as bounds without a
+//! point between them.
 
 mod bfgs;
 mod bounds;
@@ -27,11 +27,11 @@ pub struct BfgsOptions<'a> {
     /// Converged once no entry of the gradient is larger (entries that push against a bound do not count). Default
     /// 1e-8.
     pub gradient_tolerance: f64,
-    /// Steps at most. Default 1,000.
+    /// The most steps. Default 1,000.
     pub max_iterations: usize,
-    /// Evaluations of the objective within one line search at most. Default 60.
+    /// The most evaluations of the objective within one line search. Default 60.
     pub max_search_evaluations: usize,
-    /// Length of the very first trial step, when the gradient is not shorter still. Default 1.
+    /// The length of the very first trial step, unless the gradient is shorter still. Default 1.
     pub first_step: f64,
     /// c₁ of the Wolfe conditions: f(x + αd) ≤ f(x) + c₁ α ∇f·d. Default 1e-4.
     pub sufficient_decrease: f64,
@@ -39,8 +39,8 @@ pub struct BfgsOptions<'a> {
     /// usual 0.9 the inverse Hessian grows too slowly along flat directions (nine test problems took 1.4 times as many
     /// evaluations).
     pub curvature: f64,
-    /// Lower and upper bound of every coordinate, infinite where there is none, equal to hold it fixed. Default: no
-    /// bounds. A start outside is moved to the nearest point inside.
+    /// The lower and upper bounds of every coordinate, infinite where there is none, and equal to hold it fixed.
+    /// Default: no bounds. A start outside is moved to the nearest point inside.
     pub bounds: Option<&'a [(f64, f64)]>,
 }
 
@@ -105,7 +105,7 @@ pub struct Minimum {
 /// The best of several minimisations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MultistartMinimum {
-    /// The minimum of lowest value.
+    /// The minimum with the lowest value.
     pub best: Minimum,
     /// The index of the start that led to it.
     pub best_start: usize,
@@ -116,7 +116,7 @@ pub struct MultistartMinimum {
 /// Minima whose values differ by less, relative to 1 + |value|, count as equal.
 const SAME_VALUE: f64 = 1e-10;
 
-/// [`minimize`] from every start, one after the other, keeping the end of lowest value (the first of equals).
+/// [`minimize`] from every start in turn, keeping the end with the lowest value (the first of equals).
 ///
 /// ```
 /// use riemannian_laplace::internals::optimize::{BfgsOptions, minimize_multistart};
@@ -147,7 +147,7 @@ where
             minima.push((index, minimum));
         }
     }
-    // Of minima that differ by rounding alone (mirror images, say) the first: the last bits must not decide.
+    // Of minima that differ only by rounding (mirror images, say) take the first: the last bits must not decide.
     let lowest = minima.iter().map(|(_, minimum)| minimum.value).fold(f64::INFINITY, f64::min);
     let as_low = |value: f64| value <= lowest + SAME_VALUE * (1.0 + lowest.abs());
     match minima.iter().find(|(_, minimum)| as_low(minimum.value)).cloned() {

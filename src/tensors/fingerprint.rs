@@ -6,13 +6,13 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Entry;
 
-/// The metadata key under which a file keeps its own fingerprint; the one entry that is not part of it.
+/// The metadata key under which a file stores its fingerprint; the one entry that the fingerprint does not cover.
 pub const FINGERPRINT: &str = "fingerprint";
 
 /// The fingerprint of a file with these contents: XXH3, 128 bits, in hexadecimal.
 ///
-/// It covers the names, types, shapes and values of all tensors and all metadata but the entry [`FINGERPRINT`], in
-/// whatever order they are given. It tells contents apart and finds damage; it is no defence against forgery.
+/// It covers the names, types, shapes and values of all tensors and all metadata except the entry [`FINGERPRINT`], in
+/// any order. It tells contents apart and finds damage; it is no defence against forgery.
 /// [`TensorFile::fingerprint`](super::TensorFile::fingerprint) is the same for a file that was read.
 ///
 /// ```
@@ -55,7 +55,7 @@ impl Digest {
         digest
     }
 
-    /// What stands before a tensor's values.
+    /// The bytes before a tensor's values.
     pub fn tensor(&mut self, name: &str, dtype: &str, shape: &[usize]) {
         self.text(name);
         self.text(dtype);
@@ -152,7 +152,7 @@ mod tests {
         let expected = fingerprint(&entries, &about);
         about.insert(FINGERPRINT.to_string(), expected.clone());
         write(&path, &entries, about)?;
-        // Tensors that are not wanted count too.
+        // Tensors that are not read count too.
         let file = TensorFile::read_where(&path, |name| name == "z")?;
         assert_eq!(file.fingerprint(), expected);
         assert_eq!(file.metadata[FINGERPRINT], expected);

@@ -22,11 +22,11 @@ pub enum Values<'a> {
 /// A tensor to be written: its name, its shape, and its values in row-major order.
 pub type Entry<'a> = (&'a str, Vec<usize>, Values<'a>);
 
-/// Values that are turned into bytes at once, so that no second copy of a large tensor is needed.
+/// The number of values converted to bytes at a time, so that no second copy of a large tensor is needed.
 const CHUNK: usize = 8192;
 
 impl Values<'_> {
-    /// How many there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match self {
             Values::Real(values) => values.len(),

@@ -29,9 +29,9 @@ pub struct TensorFile {
     pub tensors: BTreeMap<String, Tensor>,
     /// The file's free-form metadata.
     pub metadata: BTreeMap<String, String>,
-    /// The names of all tensors in the file, those not read included.
+    /// The names of all tensors in the file, including those not read.
     names: Vec<String>,
-    /// Of the file as it was read.
+    /// The fingerprint of the file as read.
     fingerprint: String,
 }
 
@@ -42,12 +42,13 @@ impl TensorFile {
         Self::read_where(path, |_| true)
     }
 
-    /// As [`read`](Self::read), of the tensors whose name is wanted; the others may be of any type.
+    /// As [`read`](Self::read), but only the tensors with wanted names; the others may be of any type.
     pub fn read_where(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Self> {
         Self::read_as(path, wanted, to_f64)
     }
 
-    /// As [`read`](Self::read), with integers (I64) as well, and numbers that are not finite: the caller checks them.
+    /// As [`read`](Self::read), but integers (I64) and numbers that are not finite are accepted too: the caller checks
+    /// them.
     pub fn read_numbers(path: &Path) -> Result<Self> {
         Self::read_as(path, |_| true, to_numbers)
     }
@@ -58,7 +59,8 @@ impl TensorFile {
         convert: fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
     ) -> Result<Self> {
         const ADVICE: &str = "allow more memory";
-        // A pipe would keep `open` waiting, so the path is asked first; the open file, which is what is read, again.
+        // A pipe would make `open` block, so the path is checked first; then the open file, which is what is read, is
+        // checked again.
         let regular = |metadata: Metadata| match what_instead(&metadata) {
             None => Ok(metadata.len()),
             Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
@@ -93,8 +95,8 @@ impl TensorFile {
         Ok(Self { tensors, metadata, names, fingerprint: digest.finish() })
     }
 
-    /// The fingerprint of the file as it was read, all of its tensors and metadata: what
-    /// [`fingerprint`](super::fingerprint) says of the same contents.
+    /// The fingerprint of the file as it was read, with all its tensors and metadata: that of
+    /// [`fingerprint`](super::fingerprint) for the same contents.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -129,7 +131,7 @@ impl TensorFile {
     }
 }
 
-/// What something is that is not a regular file.
+/// What a path is, if not a regular file.
 fn what_instead(metadata: &Metadata) -> Option<&'static str> {
     #[cfg(unix)]
     {
@@ -145,7 +147,7 @@ fn what_instead(metadata: &Metadata) -> Option<&'static str> {
     match (metadata.is_file(), metadata.is_dir()) {
         (true, _) => None,
         (_, true) => Some("a directory"),
-        _ => Some("something else than a file"),
+        _ => Some("not a regular file"),
     }
 }
 
@@ -155,7 +157,7 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "no tensors".to_string() } else { names.join(", ") }
 }
 
-/// The safetensors error in words that say what to do.
+/// The safetensors error, in words that say what to do.
 fn describe(error: &safetensors::SafeTensorError, length: u64) -> String {
     use safetensors::SafeTensorError as E;
     let what = match error {
@@ -218,7 +220,7 @@ mod tests {
         let path = folder.path().join("sparse");
         let file = File::create(&path).map_err(Error::write(&path))?;
         if file.set_len(1 << 43).is_err() {
-            return Ok(()); // a file system without room for 8 TB of nothing
+            return Ok(()); // a file system that cannot hold a sparse file of 8 TB
         }
         let refused = TensorFile::read(&path);
         assert!(matches!(refused, Err(Error::Memory { .. })), "{refused:?}");

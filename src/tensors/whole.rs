@@ -1,8 +1,8 @@
 //! Files that appear whole or not at all.
 //!
 //! What is written goes to a temporary file beside the target. When it is complete it is flushed to disk, given its
-//! permissions and renamed to the target's name; then the folder is flushed. At every moment the target is either what it
-//! was before or the whole new file, also after a crash or on a full disk.
+//! permissions and renamed to the target's name; then the folder is flushed. At every moment the target is either the
+//! old file or the complete new one, even after a crash or on a full disk.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -14,14 +14,14 @@ use crate::error::{Error, Result};
 
 /// Bytes that are collected before they are written.
 const BUFFER: usize = 1 << 16;
-/// Links to links that are followed, as many as Linux follows.
+/// The most links to links that are followed, as in Linux.
 const MOST_LINKS: usize = 40;
 
-/// A file that is being written and that appears under its name with [`commit`](Self::commit); without it, nothing does.
+/// A file that is being written. It appears under its name on [`commit`](Self::commit), and not at all without it.
 ///
-/// A link is followed, also one to a file that does not exist yet. A device or a pipe, which cannot be replaced, is
-/// written to directly. A new file has the permissions that the umask gives, and one that replaces another has that
-/// file's.
+/// A link is followed, even to a file that does not exist yet. A device or a pipe, which cannot be replaced, is written
+/// to directly. A new file has the permissions that the umask gives, and a file that replaces another keeps that file's
+/// permissions.
 ///
 /// ```
 /// use std::io::Write;
@@ -38,7 +38,7 @@ const MOST_LINKS: usize = 40;
 /// ```
 #[derive(Debug)]
 pub struct WholeFile {
-    /// The name that was asked for, for messages.
+    /// The requested name, for messages.
     path: PathBuf,
     output: Output,
 }
@@ -51,7 +51,7 @@ enum Output {
     Direct(BufWriter<File>),
 }
 
-/// Where a file is to appear.
+/// Where the file will appear.
 #[derive(Debug)]
 struct Place {
     target: PathBuf,
@@ -76,7 +76,7 @@ impl WholeFile {
         Ok(Self { path: path.to_path_buf(), output })
     }
 
-    /// Checks, before long work, that a file could be begun there; nothing is left behind. Devices and pipes are not
+    /// Checks, before long work, that a file can be created there; nothing is left behind. Devices and pipes are not
     /// touched.
     pub fn check(path: &Path) -> Result<()> {
         match Place::of(path).map_err(Error::write(path))? {
@@ -122,11 +122,12 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 impl Place {
-    /// The place that a path stands for; `None` for a device or a pipe, which keeps its place.
+    /// The place that a path denotes; `None` for a device or a pipe, which is never replaced.
     fn of(path: &Path) -> io::Result<Option<Self>> {
         let (target, permissions) = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => return Err(ErrorKind::IsADirectory.into()),
-            // A name that leads to an open file without a name of its own (as /dev/stdout may) is written to as well.
+            // A name that leads to an open file without its own name (as /dev/stdout may) is written to directly as
+            // well.
             Ok(metadata) => match path.canonicalize() {
                 Ok(target) if metadata.is_file() => (target, Some(metadata.permissions())),
                 _ => return Ok(None),
@@ -142,7 +143,7 @@ impl Place {
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         if self.permissions.is_none() {
-            // The umask takes its part away when the file is created. What replaces a file stays private until it is
+            // The umask applies when the file is created. A file that replaces another stays private until it is
             // complete.
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         }
@@ -156,14 +157,14 @@ impl Place {
         }
         temporary.as_file().sync_all()?;
         temporary.persist(&self.target).map_err(|error| error.error)?;
-        // The file is there. That its name is on disk too cannot be asked for where folders cannot be opened or flushed.
+        // The file is there. Where folders cannot be opened or flushed, there is no way to force its name to disk.
         #[cfg(unix)]
         let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
         Ok(())
     }
 }
 
-/// The name at the end of a chain of links, where no file is yet.
+/// The name at the end of a chain of links to a file that does not exist yet.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_path_buf();
     for _ in 0..MOST_LINKS {
@@ -173,7 +174,7 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(target),
         }
     }
-    Err(io::Error::other("too many links, one to another"))
+    Err(io::Error::other("too many levels of links"))
 }
 
 #[cfg(all(test, unix))]

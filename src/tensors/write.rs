@@ -1,10 +1,10 @@
 //! Writing safetensors files: the same contents are the same bytes.
 //!
-//! The header is written here and not by the safetensors crate, whose metadata is a hash map: the order of its entries,
-//! and with it the file's bytes, would change from run to run. Here the metadata comes first, sorted by key, then the
-//! tensors, sorted by name, with their values in the same order. The header is filled up with spaces to a multiple of 8
-//! bytes and every value has 8, so all tensors are aligned. Values go to the file a piece at a time: nothing is copied
-//! as a whole.
+//! The header is written here rather than by the safetensors crate, whose metadata is a hash map: the order of its
+//! entries, and with it the file's bytes, would change from run to run. Here the metadata comes first, sorted by key,
+//! then the tensors, sorted by name, with their values in the same order. The header is padded with spaces to a
+//! multiple of 8 bytes and every value has 8, so all tensors are aligned. Values are written a piece at a time: no
+//! tensor is copied as a whole.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -66,7 +66,7 @@ pub fn write(path: &Path, tensors: &[Entry<'_>], metadata: BTreeMap<String, Stri
     file.commit()
 }
 
-/// The header, in its order.
+/// The header, in fixed order.
 struct Header<'a> {
     tensors: &'a [&'a Entry<'a>],
     metadata: &'a BTreeMap<String, String>,

@@ -140,7 +140,7 @@ fn files_of_another_kind() {
     folder.model("good.safetensors", &[1, 3, 1]);
     folder.ok(&FIT.replace("m.safetensors", "good.safetensors"));
     let again = FIT.replace("m.safetensors", "p.safetensors").replace("--out p.", "--out q.");
-    folder.refuses(&again, &["p.safetensors", "posterior", "a model is expected"]);
+    folder.refuses(&again, &["p.safetensors", "posterior", "a model is needed"]);
     let predict = "predict --posterior good.safetensors --inputs d.csv --target y";
     folder.refuses(predict, &["good.safetensors", "not a `riemannian-laplace posterior`", "rla fit"]);
 }

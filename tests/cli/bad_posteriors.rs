@@ -180,8 +180,8 @@ fn tensors_of_a_posterior() {
             ("theta", vec![3], vec!["metadata `model`", "expected 10, found 3"]),
             ("inputs", vec![3, 2], vec!["number of columns of `inputs`", "expected 1, found 2"]),
             ("inputs", vec![2, 1], vec!["number of rows of `inputs`", "expected 3, found 2"]),
-            ("inputs", vec![3], vec!["`inputs`", "[3]", "one row for each data point"]),
-            ("targets", vec![3], vec!["`targets`", "[3]", "one row for each data point"]),
+            ("inputs", vec![3], vec!["`inputs`", "[3]", "one row per data point"]),
+            ("targets", vec![3], vec!["`targets`", "[3]", "one row per data point"]),
             ("targets", vec![2, 1], vec!["expected 3, found 2"]),
             ("factor.cholesky", vec![length + 1], vec!["`factor.cholesky`", &format!("expected [{length}]")]),
         ] {
