@@ -1,5 +1,5 @@
 //! How long do fitting and tuning take? The Laplace posterior over all weights, then prior precision and noise by the
-//! evidence, for networks from 31 to a million parameters, each in the solver that the library chooses.
+//! evidence, for networks from 31 to a million parameters, each with the solver that the library chooses.
 //!
 //! `cargo bench --bench evidence`. laplace-torch's times for the same job are measured by `benches/peers`.
 

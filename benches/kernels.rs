@@ -1,4 +1,4 @@
-//! One geodesic acceleration against candle's forward + backward of the same loss, as a ratio, in one run.
+//! One geodesic acceleration compared with candle's forward + backward pass of the same loss, as a ratio, in one run.
 //!
 //! `cargo bench --bench kernels`. Both sides see the same network, data and precision (f64), on one thread.
 
@@ -17,7 +17,7 @@ use riemannian_laplace::internals::prior::{Prior, PriorPrecision};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::{Activation, Architecture, Network};
 
-/// The shortest time of a call, over a second or so of calls.
+/// The shortest time of one call, over about a second of calls.
 fn fastest(mut work: impl FnMut()) -> Duration {
     let begin = Instant::now();
     let mut best = Duration::MAX;

@@ -1,8 +1,8 @@
-//! The integrators on Fisher geodesics of networks: what a certified sample costs, and how exact its outputs are.
+//! The integrators on Fisher geodesics of networks: what a certified sample costs, and how accurate its outputs are.
 //!
-//! `cargo bench --bench methods -- [problems] [samples] [metric]`, by default all problems, 12 samples each, and `fisher`.
-//! Problems are `complete-raw`, `gap-raw`, `complete-std` and `gap-std` (Snelson's data and the networks that are kept
-//! with them), and a width W for a network 1-W-W-1 that is trained here on a sine; separate them by commas.
+//! `cargo bench --bench methods -- [problems] [samples] [metric]`, by default all problems, 12 samples each, and
+//! `fisher`. Problems are `complete-raw`, `gap-raw`, `complete-std` and `gap-std` (Snelson's data and the networks
+//! stored with them), and a width W for a network 1-W-W-1 that is trained here on a sine; separate them by commas.
 //!
 //! For each integrator and tolerance: the mean number of evaluations at this tolerance; the median and the largest drift
 //! of vᵀGv; the median and the largest error of the network's outputs at the data in units of σ, against `dop853` at
@@ -90,7 +90,7 @@ impl Problem {
         rows.into_iter().map(|velocity| Ok(exponential.map(&self.base, &velocity.to_vec())?)).collect()
     }
 
-    /// The mean number of evaluations until a geodesic is certified, from a first relative tolerance.
+    /// The mean number of evaluations until a geodesic is certified, starting from a given relative tolerance.
     fn certify(&self, metric: &dyn Metric, integrator: Integrator, rtol: f64) -> Outcome<f64> {
         let mut evaluations = 0;
         for velocity in self.velocities.rows() {

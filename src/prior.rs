@@ -1,4 +1,4 @@
-//! The prior: precision A = diag(α), one α for all parameters or one for each group of them (a network's layers).
+//! The prior: precision A = diag(α), one α for all parameters or one per group of them (a network's layers).
 
 use faer::MatMut;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::linalg::dot;
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PriorPrecision {
-    /// One value, or one for each group.
+    /// One value, or one per group.
     values: Vec<f64>,
     groups: Vec<usize>,
 }
@@ -27,7 +27,7 @@ impl PriorPrecision {
         Self::checked(vec![value], groups)
     }
 
-    /// One precision α > 0 for each group.
+    /// One precision α > 0 per group.
     pub fn per_group(values: Vec<f64>, groups: &[usize]) -> Result<Self> {
         check_size("number of prior precisions", groups.len(), values.len())?;
         Self::checked(values, groups)
@@ -60,7 +60,7 @@ impl PriorPrecision {
         }
     }
 
-    /// The one value, or one for each group.
+    /// The single value, or one per group.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
@@ -166,7 +166,7 @@ impl Prior {
         Self { precision, tilt: None }
     }
 
-    /// The same with the tilt b, one number for each parameter.
+    /// The same with the tilt b, one number per parameter.
     pub fn tilted(precision: PriorPrecision, tilt: Vec<f64>) -> Result<Self> {
         check_size("length of the tilt", precision.n_params(), tilt.len())?;
         Ok(Self { precision, tilt: Some(tilt) })

@@ -3,8 +3,9 @@
 //! space (N × N), and RLA-B.
 //!
 //! `cargo bench --bench scalability`, with `-- --quick` for a minute, `-- --full` for everything that fits in memory.
-//! For every width one network is trained, by mini-batches of 100 from the largest data set; the posterior is then fitted
-//! and tuned on the first N points. RLA-F samples are certified (drift at most 1e-3), RLA-B has the paper's tolerances.
+//! For every width one network is trained, with mini-batches of 100 from the largest data set; the posterior is then
+//! fitted and tuned on the first N points. RLA-F samples are certified (drift at most 1e-3), RLA-B has the paper's
+//! tolerances.
 
 #[path = "../../examples/paper/support/mod.rs"]
 mod support;
@@ -27,7 +28,7 @@ struct Options {
     /// Small networks and data only
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Also what takes minutes for one sample
+    /// Also runs that take minutes per sample
     #[arg(long)]
     full: bool,
     /// Only these widths
@@ -71,7 +72,7 @@ fn main() -> Outcome {
     let budget = options.budget();
     println!("1-W-W-1 tanh networks on sine data; one sample at a time, {} threads.", rayon::current_num_threads());
     println!(
-        "Left out (–): what would take more than {:.0} s for one sample, or does not fit in memory.\n",
+        "Left out (–): what would take more than {:.0} s per sample, or does not fit in memory.\n",
         budget.seconds
     );
     let most = options.points().iter().copied().max().unwrap_or(100);
@@ -129,7 +130,7 @@ fn print_table(measurements: &[Measurement]) {
     print_exponent(measurements);
 }
 
-/// The slope of log(time of one evaluation) over log D, for the function-space solver with N = 100 from D = 10⁴ on.
+/// The slope of log(time of one evaluation) against log D, for the function-space solver with N = 100 from D = 10⁴ on.
 fn print_exponent(measurements: &[Measurement]) {
     let points: Vec<(f64, f64)> = measurements
         .iter()

@@ -16,13 +16,13 @@ use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, tra
 use riemannian_laplace::{FitOptions, Laplace, Structure};
 use riemannian_laplace::{GeodesicOptions, SamplerOptions};
 
-/// What a sample may take.
+/// The limits for one sample.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     pub seconds: f64,
 }
 
-/// A metric with the way its accelerations are solved.
+/// A metric and the solver for its accelerations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
     FisherFunction,
@@ -41,7 +41,7 @@ impl Solver {
         }
     }
 
-    /// Evaluations that a sample is guessed to take, to decide whether it is tried.
+    /// The estimated number of evaluations per sample, to decide whether it is tried.
     fn guessed_evaluations(self) -> f64 {
         match self {
             Self::FisherFunction | Self::FisherWeight => 400.0,
@@ -76,11 +76,11 @@ pub struct Sampled {
     pub evaluations: f64,
     pub seconds: f64,
     pub drift: f64,
-    /// The rms training residual of the samples in units of σ, ...
+    /// The rms training residual of the samples in units of σ, …
     pub residual: f64,
-    /// ... and of samples of the linearised network, which a right one is not far from.
+    /// … and that of samples of the linearised network, to which a correct one is close.
     pub linearized: f64,
-    /// The most memory of the process meanwhile, in bytes.
+    /// The peak memory of the process during the run, in bytes.
     pub peak: Option<u64>,
 }
 
@@ -110,8 +110,7 @@ pub fn sine_data(points: usize, seed: u64) -> Result<Dataset> {
     Dataset::new(x.to_owned(), y.to_owned())
 }
 
-/// A network trained by Adam (rate 1e-3, weight decay 1e-4) with mini-batches of 100: fewer steps for wider ones, which
-/// need fewer.
+/// A network trained by Adam (rate 1e-3, weight decay 1e-4) with mini-batches of 100; wider networks need fewer steps.
 pub fn trained(width: usize, data: &Dataset) -> Result<Network> {
     let steps: usize = if width <= 100 { 4_000 } else { 600 };
     let start = Network::random(Architecture::new(&[1, width, width, 1], Activation::Tanh)?, 1);
@@ -177,7 +176,7 @@ pub fn measure(
     let start = Instant::now();
     let drawn = sample(&*metric, network.parameters(), &**posterior.precision(), &options, &())?;
     let seconds = start.elapsed().as_secs_f64() / samples as f64;
-    // Where all samples met the step limit there is nothing to predict with.
+    // If all samples reached the step limit, there is nothing to predict with.
     let residual = match drawn.failed() < samples {
         true => {
             let (model, family, used) = (posterior.model(), posterior.family(), first(data, n_points)?);
@@ -233,13 +232,13 @@ fn linearized_residual(posterior: &Laplace) -> Result<f64> {
     Ok(squares.mean().unwrap_or(f64::NAN).sqrt() / sigma[0])
 }
 
-/// Forgets the peak so far (Linux).
+/// Resets the peak (Linux).
 fn forget_peak() {
-    // Where this is not possible the peak is that of the whole run so far.
+    // Where this is not possible, the peak is that of the whole run so far.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The most memory of the process since then (Linux).
+/// The peak memory of the process since then (Linux).
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! The paper's figure: the data, and the time of a sample over the number of parameters.
+//! The paper's figure: the data, and the time per sample against the number of parameters.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -10,7 +10,7 @@ use super::support::figure::{BLUE, GRID, INK, ORANGE, Outcome};
 
 const PURPLE: RGBColor = RGBColor(128, 90, 170);
 
-/// Seconds for one sample over D, for one solver and one N.
+/// Seconds per sample against D, for one solver and one N.
 struct Curve {
     name: String,
     color: RGBColor,
@@ -87,7 +87,7 @@ impl Drawing for ScalabilityFigure {
         let ((x_low, x_high), (y_low, y_high)) = (range(|at| at.0), range(|at| at.1));
         let mut chart = ChartBuilder::on(&right)
             .margin(px(8.0))
-            .caption("seconds for one sample", font(14.0))
+            .caption("seconds per sample", font(14.0))
             .x_label_area_size(px(36.0))
             .y_label_area_size(px(64.0))
             .build_cartesian_2d((0.8 * x_low..1.3 * x_high).log_scale(), (0.5 * y_low..40.0 * y_high).log_scale())?;

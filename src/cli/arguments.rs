@@ -23,7 +23,7 @@ pub enum LikelihoodName {
 }
 
 impl LikelihoodName {
-    /// Whether the targets are classes, which words may name.
+    /// Whether the targets are classes, which may be named by words.
     pub fn takes_classes(self) -> bool {
         matches!(self, LikelihoodName::Categorical | LikelihoodName::Bernoulli)
     }
@@ -33,7 +33,7 @@ impl LikelihoodName {
         matches!(self, LikelihoodName::Gaussian)
     }
 
-    /// The family of that name, with σ where it is Gaussian.
+    /// The family of that name, with σ if it is Gaussian.
     pub fn family(self, sigma: &[f64]) -> Result<Family, Failure> {
         Ok(match self {
             LikelihoodName::Gaussian => Family::gaussian_per_output(sigma)?,
@@ -44,7 +44,7 @@ impl LikelihoodName {
     }
 }
 
-/// Parses an activation, listing all of them when there is none of that name.
+/// Parses an activation; the error lists all of them.
 pub fn activation() -> impl TypedValueParser<Value = Activation> {
     PossibleValuesParser::new(Activation::ALL.map(Activation::name)).try_map(|name| name.parse::<Activation>())
 }

@@ -1,4 +1,4 @@
-//! What the program says beside its results: notes, warnings and progress on stderr.
+//! What the program prints besides its results: notes, warnings and progress, on stderr.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use riemannian_laplace::internals::progress;
 
-/// Writes a line to stderr. If that cannot be written, nobody is listening, and the work goes on.
+/// Writes a line to stderr. If that fails, nobody is listening, and the work goes on.
 pub fn say(message: impl Display) {
     let _ = writeln!(std::io::stderr(), "{message}");
 }
@@ -19,7 +19,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// A console that keeps notes, progress and summaries to itself when `quiet`.
+    /// A console that omits notes, progress and summaries when `quiet`.
     pub fn new(quiet: bool) -> Self {
         Self { quiet }
     }
@@ -83,7 +83,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// Moves the bar, with a word about the state of the work.
+    /// Moves the bar, with a message about the state of the work.
     pub fn advance_to(&self, position: usize, message: String) {
         self.bar.set_position(position as u64);
         self.bar.set_message(message);

@@ -1,4 +1,4 @@
-//! The data that the commands read: columns by name, rows with empty cells, and the file to blame for what is wrong.
+//! The data that the commands read: columns by name, rows with empty cells, and errors that name the file.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub struct LeaveOutArgs {
     /// Columns to leave out, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     ignore: Vec<String>,
-    /// Leave out the rows in which a cell is empty; without it an empty cell is an error
+    /// Leave out rows with an empty cell; without this option an empty cell is an error
     #[arg(long)]
     drop_missing: bool,
 }
@@ -44,8 +44,8 @@ impl LeaveOutArgs {
         Ok(table)
     }
 
-    /// The inputs at which a posterior is to predict, in the units of the file. `not_inputs` are columns of the file
-    /// beside those to ignore.
+    /// The inputs at which a posterior is to predict, in the units of the file. `not_inputs` are columns of the file in
+    /// addition to those to ignore.
     pub fn inputs_for_posterior(
         &self,
         path: &Path,
@@ -124,7 +124,7 @@ impl DataArgs {
     }
 }
 
-/// A data set, and the file that knows from which line each of its rows comes.
+/// A data set, and the file that knows the line of each row.
 #[derive(Debug)]
 pub struct DataFile {
     table: Table,
@@ -150,7 +150,7 @@ impl DataFile {
         Ok(())
     }
 
-    /// Checks the targets, naming the line of the first that the likelihood cannot have produced.
+    /// Checks the targets; the error names the line of the first that the likelihood cannot have produced.
     pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
         self.check_target_columns(likelihood, n_outputs)?;
         if let Some(classes) = self.dataset.schema().classes() {
@@ -177,7 +177,7 @@ impl DataFile {
         let (expected, found) = (model.n_inputs(), self.dataset.inputs().ncols());
         if expected != found {
             return Err(Failure::Usage(format!(
-                "{}: the network has {}, the file {} ({}) beside the target {}",
+                "{}: the network has {}, the file {} ({}) besides the target {}",
                 self.path.display(),
                 counted(expected, "input"),
                 counted(found, "input column"),

@@ -53,7 +53,7 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     }
     let method = args.method.describe(family);
     let mut summary = Summary::new(format!("scores of {} ({method})", args.posterior.posterior.display()));
-    let nll = "negative log likelihood of a data point, in nats; smaller is better";
+    let nll = "negative log likelihood per data point, in nats; smaller is better";
     match scores {
         Scores::Regression(scores) => {
             summary.row("n", scores.n, "data points");

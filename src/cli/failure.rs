@@ -1,4 +1,4 @@
-//! What ends the program early, and the exit status that says whose fault it is.
+//! What ends the program early, and the exit status that says why.
 
 use std::error::Error as _;
 use std::fmt;
@@ -13,7 +13,7 @@ pub enum Failure {
     Usage(String),
     /// What the library reported.
     Library(Error),
-    /// What the library reported while it worked on a file.
+    /// What the library reported while working on a file.
     About { path: PathBuf, error: Error },
 }
 
@@ -33,7 +33,7 @@ impl Failure {
         }
     }
 
-    /// The chain of causes, without those that the message repeats already.
+    /// The chain of causes, without those that the message already includes.
     pub fn further_causes(&self) -> Vec<String> {
         let (Failure::Library(error) | Failure::About { error, .. }) = self else { return Vec::new() };
         let message = error.to_string();
@@ -48,7 +48,7 @@ impl Failure {
         causes
     }
 
-    /// Adds the file to a complaint that does not name it.
+    /// Adds the file to an error that does not name it.
     pub fn about(path: &Path) -> impl Fn(Error) -> Failure + '_ {
         |error| Failure::About { path: path.to_path_buf(), error }
     }
@@ -78,7 +78,7 @@ const FLAGS: [(&str, &str); 3] = [
     ("fewer threads", "--threads"),
 ];
 
-/// The library's message, which knows no command line, and the flags that do what it advises.
+/// The library's message, which does not mention flags, followed by the flags that do what it advises.
 fn with_flags(error: &Error) -> String {
     let message = error.to_string();
     let flags: Vec<String> = match error {

@@ -37,25 +37,26 @@ pub struct FitArgs {
     /// The activation after every hidden layer [default: the one the model file names]
     #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
     activation: Option<Activation>,
-    /// The prior precision: one value, or one for each layer separated by commas [default: 1]
+    /// The prior precision: one value, or one per layer, separated by commas [default: 1]
     #[arg(long, value_name = "A", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
     prior_precision: Vec<f64>,
-    /// The noise of a gaussian likelihood, a standard deviation: one value, or one for each output [default: 1]
+    /// The noise of a gaussian likelihood, a standard deviation: one value, or one per output [default: 1]
     #[arg(long, value_name = "S", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
     sigma: Vec<f64>,
     /// Tune prior precision and sigma by the marginal likelihood; a value given above is held fixed
     #[arg(long)]
     optimize: bool,
-    /// What --optimize tunes: one prior precision, or one for each layer [default: scalar]
+    /// What --optimize tunes: one prior precision, or one per layer [default: scalar]
     #[arg(long, value_enum, requires = "optimize", conflicts_with = "prior_precision")]
     prior: Option<PriorName>,
-    /// The structure of the posterior precision: exact (full, or auto, which is the same while it fits), or an approximation of it
+    /// The structure of the posterior precision: exact (full, or auto, which is the same as long as it fits), or an
+    /// approximation
     #[arg(long, value_name = "STRUCTURE", default_value = "auto", value_parser = structure())]
     structure: &'static str,
     /// Which of the exact solvers to use with --structure auto or full; the answer is the same
     #[arg(long, value_name = "SOLVER", value_parser = solver())]
     solver: Option<Structure>,
-    /// Keep the training data out of the file (it then holds a D × D matrix instead)
+    /// Keep the training data out of the file (which then holds a D × D matrix instead)
     #[arg(long)]
     without_data: bool,
     /// Where to write the posterior (one self-contained safetensors file)
@@ -84,7 +85,7 @@ Example, a PyTorch model with a known prior precision, and the outcome as JSON:
 enum PriorName {
     /// One for all weights
     Scalar,
-    /// One for each layer
+    /// One per layer
     Layer,
 }
 
@@ -120,7 +121,7 @@ struct BoundReport {
     value: f64,
 }
 
-/// A number when there is one, else an array.
+/// A number if there is only one, otherwise an array.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum OneOrMany {
@@ -154,7 +155,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let layers = architecture.layer_params().len();
     if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
         return Err(Failure::Usage(format!(
-            "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
+            "--prior-precision has {} values; give one, or one per layer ({layers}) of {}",
             args.prior_precision.len(),
             args.model.display(),
         )));
@@ -218,7 +219,7 @@ fn solver() -> impl TypedValueParser<Value = Structure> {
         .map(|name| Structure::of_solver(&name).unwrap_or_default())
 }
 
-/// The structure to fit: without the data a file needs one whose sums can be written.
+/// The structure to fit: a file without data needs one whose sums can be written.
 fn chosen_structure(args: &FitArgs) -> Result<Structure, Failure> {
     let of_word = |word: &str| Structure::ALL.iter().copied().find(|structure| structure.word() == word);
     match (args.structure, args.solver.unwrap_or_default(), args.without_data) {
@@ -245,7 +246,7 @@ fn family(args: &FitArgs) -> Result<Family, Failure> {
     args.likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
 }
 
-/// Reads the network, and says so when the activation that was asked for is not the one it was saved with.
+/// Reads the network, and warns when the requested activation is not the one it was saved with.
 fn load_network(args: &FitArgs, console: &Console) -> Result<Network, Failure> {
     let network = Network::load(&args.model, args.activation).map_err(Failure::about(&args.model))?;
     if let Some(asked) = args.activation
@@ -257,16 +258,16 @@ fn load_network(args: &FitArgs, console: &Console) -> Result<Network, Failure> {
             Some(activation) => format!("its activation is {activation}"),
             None => format!("its layers are {}", saved.architecture()),
         };
-        console.warn(format!("{} says {saved}; {asked} is used, as asked", args.model.display()));
+        console.warn(format!("{} says {saved}; {asked} is used, as requested", args.model.display()));
     }
     Ok(network)
 }
 
-/// What became of --optimize.
+/// The outcome of --optimize.
 enum Tuning {
-    /// It was not asked for.
+    /// It was not requested.
     Off,
-    /// Every value was given.
+    /// There was nothing to tune: every value was given.
     NothingFree,
     /// The optimum.
     Done(EvidenceOptimum),

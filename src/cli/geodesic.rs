@@ -54,9 +54,9 @@ fn integrator() -> impl TypedValueParser<Value = Integrator> {
 fn meaning_of(integrator: Integrator) -> &'static str {
     match integrator {
         Integrator::Adams => "Adams, one evaluation per step",
-        Integrator::Dopri5 => "Dormand-Prince 5(4)",
-        Integrator::Dop853 => "Dormand-Prince 8(5,3), for tight tolerances",
-        Integrator::Bosh3 => "Bogacki-Shampine 3(2), for loose ones",
+        Integrator::Dopri5 => "Dormand–Prince 5(4)",
+        Integrator::Dop853 => "Dormand–Prince 8(5,3), for tight tolerances",
+        Integrator::Bosh3 => "Bogacki–Shampine 3(2), for loose tolerances",
     }
 }
 
@@ -69,19 +69,19 @@ pub struct IntegratorArgs {
     /// Absolute tolerance; fixes the tolerances instead of refining to a drift target [default: 1e-6]
     #[arg(long, value_name = "A", allow_negative_numbers = true, value_parser = arguments::non_negative)]
     atol: Option<f64>,
-    /// Refine each geodesic until vᵀGv changes by at most this, relatively
+    /// Refine each geodesic until the relative change of vᵀGv is at most this
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = arguments::positive, conflicts_with_all = ["rtol", "atol"])]
     drift_target: Option<f64>,
     /// The integrator [default: adams for a drift target, dopri5 for fixed tolerances]
     #[arg(long, alias = "solver", value_name = "NAME", value_parser = integrator())]
     integrator: Option<Integrator>,
-    /// The most steps of one integration [default: 4096, of adams six times that]
+    /// The most steps of one integration [default: 4096, or six times that for adams]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     max_steps: Option<usize>,
 }
 
 impl IntegratorArgs {
-    /// The settings, with fixed tolerances by default, as the paper has them.
+    /// The settings, with the paper's fixed tolerances by default.
     pub fn fixed_by_default(&self) -> Result<GeodesicOptions, Failure> {
         self.options(self.drift_target.is_none())
     }
@@ -119,13 +119,13 @@ pub enum MetricSolverName {
 /// How the metric is evaluated.
 #[derive(Debug, Args)]
 pub struct MetricArgs {
-    /// How accelerations of the fisher and empirical-fisher metrics are solved for
+    /// How accelerations of the fisher and empirical-fisher metrics are computed
     #[arg(long, value_enum, default_value_t = MetricSolverName::Exact)]
     metric_solver: MetricSolverName,
-    /// Make the metric of B data points, scaled to stand for all [default: all]
+    /// Make the metric from B data points, scaled to represent all [default: all]
     #[arg(long, value_name = "B")]
     metric_batch: Option<usize>,
-    /// Draw the points of --metric-batch anew for every sample
+    /// Draw new points of --metric-batch for every sample
     #[arg(long, requires = "metric_batch")]
     redraw: bool,
 }
@@ -141,7 +141,7 @@ impl MetricArgs {
     }
 }
 
-/// What `--json` says about a metric without matrices, or of a part of the data.
+/// What `--json` prints about a metric without matrices, or from a part of the data.
 #[derive(Debug, Serialize)]
 pub struct MetricReport {
     #[serde(flatten)]
@@ -186,7 +186,7 @@ impl MetricReport {
     /// The same for people.
     pub fn add_to(&self, summary: &mut Summary) {
         if let Some(report) = &self.solver {
-            let meaning = "products with the system for one evaluation, without a matrix";
+            let meaning = "products with the system per evaluation, without a matrix";
             summary.row("CG iterations", short(report.mean_cg_iterations), meaning);
             summary.row("CG residual", short(report.worst_cg_residual), "the worst of all evaluations, relative");
         }
@@ -197,17 +197,17 @@ impl MetricReport {
     }
 }
 
-/// Reads a matrix with one row a vector of parameters.
+/// Reads a matrix in which each row is a vector of parameters.
 pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Array2<f64>, Failure> {
     let size = laplace.parameters().len();
-    let meaning = format!("one row a vector of the network's {}", counted(size, "parameter"));
+    let meaning = format!("each row is a vector of the network's {}", counted(size, "parameter"));
     let vectors = TensorFile::read_where(path, |name| name == tensor)?.take_rows(path, tensor, size, &meaning)?;
     let rows = vectors.shape[0];
     Array2::from_shape_vec((rows, size), vectors.values)
         .map_err(|error| Failure::Usage(format!("{}: tensor `{tensor}`: {error}", path.display())))
 }
 
-/// Warns before geodesics of a network with kinks are followed.
+/// Warns before following geodesics of a network with kinks.
 pub fn warn_about_kinks(laplace: &Laplace, metric: MetricName, console: &Console) {
     let model = laplace.model();
     if model.has_kinks() && metric != MetricName::Euclidean {
@@ -219,7 +219,7 @@ pub fn warn_about_kinks(laplace: &Laplace, metric: MetricName, console: &Console
     }
 }
 
-/// Says how many geodesics failed or could not be certified.
+/// Reports how many geodesics failed or could not be certified.
 pub fn report_failures(samples: &Samples, console: &Console) {
     let count = |wanted: Outcome| samples.outcome.iter().filter(|outcome| **outcome == wanted).count();
     for (outcome, what) in [

@@ -27,7 +27,7 @@ pub struct LogArgs {
     /// The Riemannian metric
     #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric_with_maps())]
     metric: MetricName,
-    /// Solved when the end point misses by at most this share of the distance
+    /// Accept a velocity when its end point misses by at most this share of the distance
     #[arg(long, value_name = "T", default_value = "1e-8", value_parser = arguments::positive)]
     tolerance: f64,
     /// Where to write the velocities (safetensors)
@@ -66,7 +66,7 @@ pub fn run(args: &LogArgs, console: &Console) -> Result<(), Failure> {
     let failed = found.iter().filter(|solution| !solution.converged).count();
     if failed > 0 {
         console.warn(format!(
-            "{failed} of {} not solved: their residual tells how far their geodesic misses",
+            "{failed} of {} not solved: the residual tells how far the geodesic misses",
             counted(found.len(), "point")
         ));
     }

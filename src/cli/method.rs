@@ -1,4 +1,4 @@
-//! The ways to predict: one enum, one match. A further method is a further arm.
+//! The ways to predict: one enum, one match. A new method is a new arm.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub struct MethodArgs {
     /// Draws, for --method nn, --method riemannian and --link mc
     #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
     samples: usize,
-    /// The seed of the draws: the same seed gives the same numbers on any number of threads
+    /// The seed of the draws; the same seed gives the same numbers on any number of threads
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// The samples of --method riemannian, as `rla sample` wrote them, instead of drawing any
@@ -90,7 +90,7 @@ impl MethodArgs {
         }
     }
 
-    /// The same, and that the method predicts y, so that it can be scored.
+    /// The same, and checks that the method predicts y, so that it can be scored.
     pub fn check_scorable(&self) -> Result<(), Failure> {
         if self.link == Some(LinkName::None) {
             return Err(unscorable());
@@ -123,7 +123,7 @@ impl MethodArgs {
         }
     }
 
-    /// Whether the Gaussian over the raw outputs was asked for.
+    /// Whether the Gaussian over the raw outputs was requested.
     pub fn wants_latent(&self) -> bool {
         self.link == Some(LinkName::None)
     }
@@ -159,7 +159,7 @@ impl MethodArgs {
         Ok(samples)
     }
 
-    /// The link for a family; `None` when the raw outputs were asked for.
+    /// The link for a family; `None` when the raw outputs were requested.
     fn link_for(&self, family: &Family) -> Result<Option<Link>, Failure> {
         let link = match self.link {
             Some(LinkName::None) => return Ok(None),
@@ -185,7 +185,7 @@ impl MethodArgs {
     }
 }
 
-/// Samples of as many parameters as the network has.
+/// Checks that the samples have as many parameters as the network.
 fn read_fitting(path: &Path, laplace: &Laplace) -> Result<Samples, Failure> {
     let samples = read_samples(path)?;
     let (expected, found) = (laplace.parameters().len(), samples.theta.ncols());

@@ -1,4 +1,4 @@
-//! The command line: one file a command, shared pieces in one place each. No mathematics here.
+//! The command line: one file per command, and shared pieces in one place each. No mathematics here.
 
 mod arguments;
 mod console;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 
-/// A place for a result that was found writable before the work began.
+/// A place for a result, checked to be writable before the work begins.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -24,7 +24,7 @@ impl OutputFile {
             return refuse("it is a folder");
         }
         if path.file_name().is_none() {
-            return refuse("it names no file");
+            return refuse("it does not name a file");
         }
         if let Ok(place) = path.canonicalize()
             && inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == place))
@@ -59,7 +59,7 @@ impl OutputFile {
     }
 }
 
-/// Prints to stdout. A reader that has gone away (`| head`) is no failure.
+/// Prints to stdout. A reader that has gone away (`| head`) is not a failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -91,7 +91,7 @@ impl<'a> Columns<'a> {
         self.values.push(values);
     }
 
-    /// The table as CSV, every number with as many digits as it takes to read the same number back.
+    /// The table as CSV, each number with enough digits to read the same number back.
     pub fn to_csv(&self) -> String {
         let rows = self.values.first().map_or(0, ArrayView1::len);
         let mut text = self.names.join(",") + "\n";
@@ -103,7 +103,7 @@ impl<'a> Columns<'a> {
         text
     }
 
-    /// How many numbers are NaN or infinite.
+    /// The number of values that are NaN or infinite.
     pub fn count_not_finite(&self) -> usize {
         self.values.iter().flatten().filter(|value| !value.is_finite()).count()
     }
@@ -115,7 +115,7 @@ fn number(value: f64) -> String {
     if plain { value.to_string() } else { format!("{value:e}") }
 }
 
-/// A short report for people: one line a quantity, with its value and what it means.
+/// A short report for people: one line per quantity, with its value and its meaning.
 #[derive(Debug)]
 pub struct Summary {
     title: String,

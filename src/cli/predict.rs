@@ -26,7 +26,7 @@ pub struct PredictArgs {
     /// The inputs: CSV with a header; columns are matched by name with those of the training data
     #[arg(long, value_name = "CSV")]
     inputs: PathBuf,
-    /// Columns of the file that are not inputs, separated by commas
+    /// Columns of the file that are not inputs (separated by commas)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     target: Vec<String>,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct PredictArgs {
     /// The probability that an observation lies between `lower` and `upper`
     #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = arguments::share, allow_negative_numbers = true)]
     interval: f64,
-    /// Where to write the predictions (CSV, one row for each input row) [default: standard output]
+    /// Where to write the predictions (CSV, one row per input row) [default: standard output]
     #[arg(long, value_name = "CSV")]
     out: Option<PathBuf>,
 }
@@ -97,7 +97,7 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     }
 }
 
-/// Adds one column for each output, with a suffix when there are several.
+/// Adds one column per output, with a suffix when there are several.
 fn add_outputs<'a>(columns: &mut Columns<'a>, name: &str, values: &'a Array2<f64>) {
     let several = values.ncols() > 1;
     for (output, column) in values.columns().into_iter().enumerate() {
@@ -142,7 +142,7 @@ fn prediction_columns<'a>(
     columns
 }
 
-/// The covariances, one row for each point.
+/// The covariances, one row per point.
 fn flat_covariances(latent: &LatentGaussian) -> Array2<f64> {
     let (points, p, _) = latent.covariance.dim();
     Array2::from_shape_fn((points, p * p), |(t, index)| latent.covariance[(t, index / p, index % p)])

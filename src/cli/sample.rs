@@ -25,7 +25,7 @@ pub struct SampleArgs {
     /// The Riemannian metric
     #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric())]
     metric: MetricName,
-    /// How many samples
+    /// The number of samples
     #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
     samples: usize,
     /// The samples A, …, B − 1 of the seed, to be joined with others
@@ -110,9 +110,9 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     summary.row(
         "uncertified",
         report.uncertified,
-        "reached it with more drift than the target, or one that could not be computed",
+        "reached it with more drift than the target, or with a drift that could not be computed",
     );
-    summary.row("mean nfev", short(report.mean_nfev), "evaluations of the acceleration for one sample");
+    summary.row("mean nfev", short(report.mean_nfev), "evaluations of the acceleration per sample");
     summary.row("max drift", short(report.max_drift), "relative change of vᵀGv, which a geodesic conserves");
     report.metric.add_to(&mut summary);
     summary.row("time", format!("{seconds:.2} s"), format!("{} s per sample", short(report.seconds_per_sample)));

@@ -1,4 +1,4 @@
-//! Standardised data: by `--standardize`, by a file, or as the model file says.
+//! Standardised data: by `--standardize`, by a file, or as the model file specifies.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,8 @@ use super::failure::Failure;
 /// Whether the data are standardised.
 #[derive(Debug, Args)]
 pub struct StandardizeArgs {
-    /// Standardise the inputs and, for a gaussian likelihood, the targets; `--standardize=inputs`: the inputs alone
+    /// Standardise the inputs and, for a gaussian likelihood, the targets; with `--standardize=inputs`, the inputs
+    /// alone
     #[arg(
         long,
         value_enum,
@@ -35,7 +36,7 @@ enum Columns {
 }
 
 impl StandardizeArgs {
-    /// What was asked for, given what the targets are.
+    /// What was requested, given the kind of targets.
     pub fn which(&self, likelihood: LikelihoodName) -> Option<Standardize> {
         self.standardize.map(|columns| match columns {
             Columns::All if likelihood.takes_reals() => Standardize::InputsAndTargets,
@@ -44,7 +45,7 @@ impl StandardizeArgs {
     }
 }
 
-/// How the data were scaled on which a network was trained.
+/// How the data that a network was trained on were scaled.
 #[derive(Debug, Args)]
 pub struct ScalingArgs {
     #[command(flatten)]
@@ -57,7 +58,7 @@ pub struct ScalingArgs {
 
 impl ScalingArgs {
     /// Reads the data as the network of a model file takes them: columns matched with those it was trained on, where
-    /// the file names them, and scaled as the file or an option says.
+    /// the file names them, and scaled as the file or an option specifies.
     pub fn read(
         &self,
         data: &DataArgs,

@@ -28,13 +28,14 @@ pub struct TrainArgs {
     likelihood: LikelihoodName,
     #[command(flatten)]
     standardize: StandardizeArgs,
-    /// Widths of the hidden layers, e.g. 10 or 10,10; without it there are none (linear or logistic regression)
+    /// Widths of the hidden layers, e.g. 10 or 10,10; without this option there are none (linear or logistic
+    /// regression)
     #[arg(long, value_name = "WIDTHS", value_delimiter = ',', value_parser = arguments::count)]
     hidden: Vec<usize>,
     /// The activation after every hidden layer [default: tanh]
     #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
     activation: Option<Activation>,
-    /// Classes of a categorical likelihood [default: the greatest label + 1; as many as there are words]
+    /// Classes of a categorical likelihood [default: the greatest label + 1, or the number of different words]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(2..))]
     classes: Option<u32>,
     /// Passes over the data
@@ -49,7 +50,7 @@ pub struct TrainArgs {
     /// How the weight decay acts
     #[arg(long, value_enum, default_value_t = DecayName::L2)]
     decay: DecayName,
-    /// Data points a step [default: all]
+    /// Data points per step [default: all]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     batch_size: Option<usize>,
     /// The seed of the initial weights and of the order of the batches
@@ -81,7 +82,7 @@ Example, classes, two hidden layers, mini-batches of 32:
 enum DecayName {
     /// ½λ‖θ‖² in the loss: PyTorch's Adam
     L2,
-    /// θ ← (1 − lr·λ)θ beside the step: AdamW
+    /// θ ← (1 − lr·λ)θ in addition to the step: AdamW
     Decoupled,
 }
 
@@ -191,7 +192,7 @@ fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     let greatest = targets.iter().copied().fold(0.0, f64::max);
     if targets.iter().all(|label| *label == 0.0) {
         return Err(Failure::Usage(format!(
-            "{path}: every label is 0, so there is one class only; if there are more, give --classes"
+            "{path}: every label is 0, so there is only one class; if there are more, give --classes"
         )));
     }
     if greatest >= data.dataset.len() as f64 {
@@ -203,14 +204,14 @@ fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     Ok((greatest as usize + 1).max(2))
 }
 
-/// The shape of the network, once it is known that training it fits into memory.
+/// The shape of the network, after checking that training it fits into memory.
 fn architecture(args: &TrainArgs, n_inputs: usize, n_outputs: usize) -> Result<Architecture, Failure> {
     let sizes: Vec<usize> =
         std::iter::once(n_inputs).chain(args.hidden.iter().copied()).chain(std::iter::once(n_outputs)).collect();
     let activation =
         if args.hidden.is_empty() { Activation::Identity } else { args.activation.unwrap_or(Activation::Tanh) };
     let architecture = Architecture::new(&sizes, activation)?;
-    // Weights, their gradient, two moments and the step that is being taken.
+    // Weights, their gradient, two moments and the current step.
     let numbers = 6.0 * architecture.n_params() as f64;
     memory::check(&format!("training a {architecture} network"), numbers, "choose narrower hidden layers")?;
     Ok(architecture)

@@ -38,7 +38,7 @@ impl fmt::Display for InvalidOptions {
             Self::WorkspaceIntegrator(integrator) => {
                 write!(
                     f,
-                    "the workspace is for {integrator}; make one with Workspace::new for the integrator asked for"
+                    "the workspace is for {integrator}; make one with Workspace::new for the requested integrator"
                 )
             }
             Self::WorkspaceDim(dim) => write!(

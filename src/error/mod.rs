@@ -158,7 +158,7 @@ pub enum Error {
     OtherModel {
         /// The model that the posterior was fitted to.
         expected: String,
-        /// The model at hand.
+        /// The given model.
         found: String,
     },
     /// A CSV file that does not parse.
@@ -171,12 +171,12 @@ pub enum Error {
         /// What is wrong there.
         problem: String,
     },
-    /// A CSV file without a column that was asked for.
+    /// A CSV file without a requested column.
     #[error("{path}: no column `{column}`; {available}", path = .path.display())]
     MissingColumn {
         /// The file.
         path: PathBuf,
-        /// The column that was asked for.
+        /// The requested column.
         column: String,
         /// The existing columns or, if there are many, those with the nearest names.
         available: String,
@@ -270,25 +270,25 @@ pub enum Error {
         problem: String,
     },
     /// A range of rows that the data set does not have.
-    #[error("rows {start}..{end} were asked for; the data set has rows 0..{n_rows}")]
+    #[error("rows {start}..{end} were requested; the data set has rows 0..{n_rows}")]
     Rows {
-        /// The first row asked for.
+        /// The first row requested.
         start: usize,
-        /// The row after the last one asked for.
+        /// The row after the last one requested.
         end: usize,
         /// The number of rows.
         n_rows: usize,
     },
     /// A row that a data set does not have.
-    #[error("row {row} was asked for; the data set has {n_rows} rows, counting from 0")]
+    #[error("row {row} was requested; the data set has {n_rows} rows, counting from 0")]
     Row {
-        /// The row asked for.
+        /// The row requested.
         row: usize,
         /// The number of rows.
         n_rows: usize,
     },
     /// Batches of no rows.
-    #[error("a batch of at most 0 rows was asked for; it takes at least 1")]
+    #[error("batches of at most 0 rows were requested; allow at least 1")]
     EmptyBatch,
     /// A CSV cell that is not a finite number.
     #[error("{path}: line {line}, column `{column}`: `{text}` is not a finite number", path = .path.display())]
@@ -376,9 +376,9 @@ pub enum Error {
         "the metric's batch is {size} of {total} data points; take at least one data point and at most all of them"
     )]
     BatchSize {
-        /// The data points asked for.
+        /// The data points requested.
         size: usize,
-        /// The data points there are.
+        /// The data points in the data set.
         total: usize,
     },
     /// A tolerance with which the matrix-free solver would never finish, or finish before it starts.
@@ -505,7 +505,7 @@ pub enum Error {
     },
     /// A prior with one precision per group, for a model with other groups.
     #[error(
-        "the prior has precisions for groups of {prior:?} parameters, but the model's groups have {model:?}; give one precision, or one for each of the model's groups"
+        "the prior has precisions for groups of {prior:?} parameters, but the model's groups have {model:?}; give one precision, or one per group of the model"
     )]
     PriorGroups {
         /// The sizes of the prior's groups.

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum OptimizeError {
     /// The number of bounds differs from that of the coordinates.
-    #[error("{bounds} bounds for {coordinates} coordinates; give one pair for each")]
+    #[error("{bounds} bounds for {coordinates} coordinates; give one pair per coordinate")]
     BoundsLength {
         /// Pairs given.
         bounds: usize,

@@ -50,7 +50,7 @@ pub enum TargetError {
         found: usize,
     },
     /// Noise levels for another number of outputs.
-    #[error("{levels} noise levels for {outputs} network outputs; give one level, or one for each output")]
+    #[error("{levels} noise levels for {outputs} network outputs; give one level, or one per output")]
     NoiseLevels {
         /// Noise levels of the likelihood.
         levels: usize,
@@ -72,6 +72,6 @@ pub enum NoiseError {
         value: f64,
     },
     /// An empty list of levels.
-    #[error("there is no sigma; give one noise level, or one for each output")]
+    #[error("there is no sigma; give one noise level, or one per output")]
     Empty,
 }

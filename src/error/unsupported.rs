@@ -29,7 +29,7 @@ pub enum Unsupported {
         "{what} applies to these metrics: {metrics}; leave it out for the {metric} metric, which is cheap without it"
     )]
     MetricOption {
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
         /// The metrics to which it applies.
         metrics: String,

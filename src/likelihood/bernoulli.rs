@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{Likelihood, TargetError, check_values, write, write_diagonal};
 use crate::elementary::{exp, sigmoid, softplus, vectorized_sum};
 
-/// Independent yes/no targets, one for each output, whose log odds are the outputs.
+/// Independent yes/no targets, one per output, whose log odds are the outputs.
 ///
 /// ```
 /// use riemannian_laplace::internals::likelihood::{Bernoulli, Likelihood};

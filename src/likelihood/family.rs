@@ -30,7 +30,7 @@ impl Family {
         Self::gaussian_per_output(&[sigma])
     }
 
-    /// Gaussian noise with one σ for each output (or a single one for all).
+    /// Gaussian noise with one σ per output (or a single one for all).
     pub fn gaussian_per_output(sigma: &[f64]) -> Result<Self> {
         Ok(Family::Gaussian(Gaussian::per_output(sigma.to_vec())?))
     }
@@ -55,7 +55,7 @@ impl Family {
         }
     }
 
-    /// The noise σ: one value, or one for each output; `None` for families without noise.
+    /// The noise σ: one value, or one per output; `None` for families without noise.
     pub fn sigma(&self) -> Option<&[f64]> {
         match self {
             Family::Gaussian(gaussian) => Some(gaussian.sigmas()),
@@ -64,7 +64,7 @@ impl Family {
     }
 }
 
-/// A family as it is written to files: its name and, for the Gaussian, σ.
+/// A family as written to files: its name and, for the Gaussian, σ.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     name: String,

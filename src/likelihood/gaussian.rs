@@ -10,7 +10,7 @@ use crate::random::fill_standard_normal;
 /// ½ log 2π.
 const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 
-/// y = f + σ ε, with one noise level σ for all outputs or one for each.
+/// y = f + σ ε, with one noise level σ for all outputs or one per output.
 ///
 /// ```
 /// use riemannian_laplace::internals::likelihood::{Gaussian, Likelihood};
@@ -29,7 +29,7 @@ const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gaussian {
-    /// One level for all outputs, or one for each; never empty.
+    /// One level for all outputs, or one per output; never empty.
     sigmas: Vec<f64>,
 }
 
@@ -44,7 +44,7 @@ impl Gaussian {
         Self { sigmas: vec![1.0] }
     }
 
-    /// One noise level for each output. (A list of one serves any number of outputs.)
+    /// One noise level per output. (A list of one applies to any number of outputs.)
     pub fn per_output(sigmas: Vec<f64>) -> Result<Self, NoiseError> {
         if sigmas.is_empty() {
             return Err(NoiseError::Empty);
@@ -55,7 +55,7 @@ impl Gaussian {
         }
     }
 
-    /// The noise levels: one for all outputs, or one for each.
+    /// The noise levels: one for all outputs, or one per output.
     pub fn sigmas(&self) -> &[f64] {
         &self.sigmas
     }

@@ -9,7 +9,7 @@ use crate::elementary::exp;
 /// The largest count up to which every whole number is an f64: 2⁵³.
 const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
-/// Independent counts, one for each output, whose log rates are the outputs.
+/// Independent counts, one per output, whose log rates are the outputs.
 ///
 /// The rate eᶠ overflows for f > 709.78: then the mean, variance and Fisher information are +∞ and the log density is
 /// −∞. Quantities made of √(eᶠ), or of eᶠ times something small, stay finite as long as their value can be represented.

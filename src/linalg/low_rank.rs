@@ -39,8 +39,8 @@ impl LowRankInverse {
         Self { vectors: Mat::zeros(size, 0), changes: Vec::new() }
     }
 
-    /// The largest eigenvalues of K, at most `max_rank` of them and no more than matter beside I. `times` writes K u.
-    /// Costs one product per column tried, at most twice the columns kept.
+    /// The largest eigenvalues of K, at most `max_rank` of them and no more than matter relative to I. `times` writes K
+    /// u. Costs one product per column tried, at most twice the columns kept.
     ///
     /// ```
     /// use riemannian_laplace::internals::linalg::LowRankInverse;

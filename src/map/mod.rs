@@ -61,7 +61,7 @@ pub trait Map: Send + Sync + std::fmt::Debug {
     fn n_points(&self) -> usize;
     /// P, the number of outputs at a point.
     fn n_outputs(&self) -> usize;
-    /// The number of parameters in each group that may have a prior precision of its own (a network's layers).
+    /// The number of parameters in each group that may have its own prior precision (a network's layers).
     fn groups(&self) -> Vec<usize> {
         vec![self.n_params()]
     }

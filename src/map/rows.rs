@@ -81,7 +81,7 @@ impl KroneckerFactors {
 pub struct KroneckerBlock {
     /// The position in θ at which the matrix (row by row, `[outputs, inputs]`) starts.
     pub offset: usize,
-    /// Whether a bias with one entry for each output follows it in θ.
+    /// Whether a bias with one entry per output follows it in θ.
     pub bias: bool,
     /// The factors.
     pub factors: KroneckerFactors,
@@ -111,7 +111,7 @@ pub trait Rows: Send + Sync {
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch);
     /// J̃ as a dense M × D matrix.
     fn dense(&self, rows: MatMut<'_, f64>);
-    /// The lower triangle of J̃ V J̃ᵀ, with V the diagonal matrix of prior variances, one for each group.
+    /// The lower triangle of J̃ V J̃ᵀ, with V the diagonal matrix of prior variances, one per group.
     fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
     /// J̃ V J̃′ᵀ between these rows and those of the same model at other points. [`dense_cross_gram`] can be used where
     /// there is no better way.

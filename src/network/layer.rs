@@ -190,7 +190,7 @@ pub trait LayerVerbs {
     fn times(&self, _direction: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _product: &mut [f64]) {}
     /// Writes Σₘ wₘ rowₘ.
     fn transpose_times(&self, _weights: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _product: &mut [f64]) {}
-    /// Adds Σ v rowₘ·rowₘ′ to the lower triangle of an M × M matrix; one variance v for each prior group.
+    /// Adds Σ v rowₘ·rowₘ′ to the lower triangle of an M × M matrix; one variance v per prior group.
     fn gram(&self, _variances: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _gram: MatMut<'_, f64>) {}
     /// Adds Σ v rowₘ·row′ₘ′ to an M × M′ matrix, with the rows of the same layer at other points.
     fn cross_gram(

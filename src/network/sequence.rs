@@ -136,7 +136,7 @@ impl Sequence {
         self.layers.iter().zip(&self.places).any(|(layer, place)| place.params.end > 0 && layer.verbs().has_kink())
     }
 
-    /// Tapes for N points with K rows each, one for each layer.
+    /// Tapes for N points with K rows each, one per layer.
     pub fn tapes(&self, points: usize, columns: usize) -> Vec<Tape> {
         let tape = |(index, (layer, place)): (usize, (&Layer, &Place))| {
             let width = if place.slot == index { place.outputs } else { 0 };
@@ -338,7 +338,7 @@ impl Sequence {
         }
     }
 
-    /// Adds the lower triangle of J̃ V J̃ᵀ, with one variance for each prior group.
+    /// Adds the lower triangle of J̃ V J̃ᵀ, with one variance per prior group.
     pub fn gram(
         &self,
         variances: &[f64],

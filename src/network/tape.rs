@@ -1,4 +1,4 @@
-//! What an evaluation leaves behind for the verbs that come after it: one [`Tape`] for each layer.
+//! What an evaluation leaves behind for the verbs that come after it: one [`Tape`] per layer.
 
 use faer::Mat;
 

@@ -1,34 +1,29 @@
-//! The Adams method with steps and orders that vary, one evaluation a step.
+//! The Adams method with variable steps and orders, one evaluation per step.
 //!
-//! From the derivatives at the last points `t_n, t_{n-1}, ...` a step of size `h`
-//! to `t' = t_n + h` is
+//! From the derivatives at the last points tₙ, tₙ₋₁, … a step of size `h` to t′ = tₙ + h is
 //!
 //! ```text
-//! p  = y + h sum_{j < k} g_j b_j d_j        predict at order k
-//! f' = f(t', p)                             evaluate
-//! e_0 = f',  e_{j+1} = e_j - b_j d_j        differences at t'
-//! y' = p + h g_k e_k                        correct at order k + 1
+//! p  = y + h Σ_{j<k} gⱼ bⱼ dⱼ           predict at order k
+//! f′ = f(t′, p)                         evaluate
+//! e₀ = f′,  eⱼ₊₁ = eⱼ − bⱼ dⱼ           differences at t′
+//! y′ = p + h gₖ eₖ                      correct at order k + 1
 //! ```
 //!
-//! and ends there: the differences `e` become the `d` of the next step without a
-//! second evaluation at `y'`. `d_j` are divided differences scaled such that they
-//! are backward differences where steps are equal, `b_j` rescales them to the new
-//! step and `g_j` is the integral of their polynomial over it; both follow from the
-//! times alone. `h |g_q - g_{q-1}| |e_q|` estimates the error at order `q`. A trial
-//! is accepted if that of the order in use is below 1 in the norm of `control`.
+//! and ends there: the differences `e` become the `d` of the next step without a second evaluation at y′. dⱼ are
+//! divided differences scaled such that they are backward differences where steps are equal, bⱼ rescales them to the
+//! new step and gⱼ is the integral of their polynomial over it; both follow from the times alone. h |g_q − g_{q−1}|
+//! |e_q| estimates the error at order `q`. A trial is accepted if that of the order in use is below 1 in the norm of
+//! `control`.
 //!
-//! The order falls if the errors at the two orders below are no larger, and rises,
-//! at most once in as many steps of equal size as it has, if the error above is
-//! smaller. The step doubles or grows by a fifth if the error allows for more than
-//! that, so that it mostly stays as it is. The first steps have order 1, 2, ... and
-//! each is longer than the one before. These rules were chosen by the evaluations
-//! that certified geodesics take; a second evaluation at `y'` (the common way) makes
-//! them nearly twice as expensive there, orders above 6 change nothing, and neither
-//! does integrating positions twice instead of as a part of the state.
+//! The order falls if the errors at the two orders below are no larger, and rises, at most once in as many steps of
+//! equal size as it has, if the error above is smaller. The step doubles or grows by a fifth if the error allows for
+//! more than that, so that it mostly stays the same. The first steps have order 1, 2, … and each is longer than the one
+//! before. These rules were chosen by the number of evaluations that certified geodesics take; a second evaluation at
+//! y′ (the common way) makes them nearly twice as expensive there, orders above 6 change nothing, and neither does
+//! integrating positions twice instead of as a part of the state.
 //!
-//! Sources: L. F. Shampine and M. K. Gordon, *Computer Solution of Ordinary
-//! Differential Equations*, Freeman 1975; Hairer, Norsett & Wanner 1993, sections
-//! III.5 (coefficients) and III.7 (order and step).
+//! Sources: L. F. Shampine and M. K. Gordon, *Computer Solution of Ordinary Differential Equations*, Freeman 1975;
+//! Hairer, Nørsett & Wanner 1993, sections III.5 (coefficients) and III.7 (order and step).
 
 use std::ops::Range;
 
@@ -44,7 +39,7 @@ pub(crate) const MAX_ORDER: usize = 8;
 /// Differences in store: one beyond those that an error at the order above needs.
 const STORED: usize = MAX_ORDER + 2;
 
-/// Factor of caution on the asymptotically best step.
+/// Safety factor on the asymptotically best step.
 const SAFETY: f64 = 0.8;
 /// Growth of the step when the error allows for that much and not for doubling.
 const GROWTH: f64 = 1.2;
@@ -57,18 +52,17 @@ const SHRINK: (f64, f64) = (0.2, 0.9);
 /// Rejections of one step after which the order starts again from 1.
 const RESTART: usize = 3;
 
-/// What the times alone say about a trial step.
+/// What follows from the times alone about a trial step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Coefficients {
-    /// `b_j`: old differences to those with which the new step predicts.
+    /// bⱼ: old differences to those with which the new step predicts.
     rescale: [f64; STORED],
-    /// `g_j`: the weights of the differences in the predictor and the corrector.
+    /// gⱼ: the weights of the differences in the predictor and the corrector.
     weights: [f64; STORED],
 }
 
 impl Coefficients {
-    /// For a step to `end` from `times[0]`, with the points before it in `times[1..]`
-    /// and `count` differences in hand.
+    /// For a step to `end` from `times[0]`, with the points before it in `times[1..]` and `count` differences in hand.
     fn new(times: &[f64; STORED], end: f64, count: usize) -> Self {
         let mut coefficients = Coefficients::default();
         let Coefficients { rescale, weights } = &mut coefficients;
@@ -93,14 +87,14 @@ impl Coefficients {
         coefficients
     }
 
-    /// What the norm of `e_q` is multiplied by to estimate the error at order `q`, for a step of size 1.
+    /// What the norm of e_q is multiplied by to estimate the error at order `q`, for a step of size 1.
     fn error(&self, order: usize) -> f64 {
         (self.weights[order] - self.weights[order - 1]).abs()
     }
 }
 
-/// The error estimates of a trial step: at the order in use, one and two below and
-/// one above; infinite or zero where there is none, such that no order is chosen for it.
+/// The error estimates of a trial step: at the order in use, one and two below and one above; infinite or zero where
+/// there is none, so that such an order is never chosen.
 #[derive(Clone, Copy, Debug)]
 struct Errors {
     here: f64,
@@ -110,7 +104,7 @@ struct Errors {
 }
 
 impl Errors {
-    /// Whether lower orders do no worse.
+    /// Whether lower orders are no worse.
     fn favour_lower(&self) -> bool {
         self.below.max(self.far_below) <= self.here
     }
@@ -120,7 +114,7 @@ impl Errors {
 #[derive(Clone, Debug)]
 pub(crate) struct Adams {
     dim: usize,
-    /// `d_0 .. `, of which the first `count` are valid.
+    /// d₀, d₁, …, of which the first `count` are valid.
     differences: [Row; STORED],
     count: usize,
     /// The newest time first.
@@ -156,7 +150,7 @@ impl Adams {
         self.dim
     }
 
-    /// The numbers of a row without its filling.
+    /// The numbers of a row without its padding.
     fn numbers<'a>(&self, row: &'a [Block]) -> &'a [f64] {
         &row.as_flattened()[..self.dim]
     }
@@ -183,7 +177,7 @@ impl Adams {
         self.order = 1;
     }
 
-    /// What the rule for the first step looks at.
+    /// What the rule for the first step needs.
     fn probe(&mut self) -> Probe<'_> {
         Probe {
             dim: self.dim,
@@ -210,13 +204,12 @@ impl Adams {
         evaluate(rhs, end, &self.predicted, &mut self.derivative, self.dim);
     }
 
-    /// The new differences `e_0 .. e_last` that the present ones give.
+    /// The new differences e₀ … e_last that follow from the current ones.
     fn last_difference(&self) -> usize {
         self.count.min(self.order + 1)
     }
 
-    /// The errors of the trial step of size `h`; not finite if the prediction or its
-    /// derivative is not.
+    /// The errors of the trial step of size `h`; not finite if the prediction or its derivative is not.
     fn errors(&self, h: f64, tolerance: Tolerance) -> Errors {
         let (order, last) = (self.order, self.last_difference());
         let squares = self.scaled_squares(0..self.predicted.len(), tolerance, threads_are_free());
@@ -232,8 +225,8 @@ impl Adams {
         }
     }
 
-    /// Squares of the scaled `e_q` for `q = order - 2 .. order + 1`, summed over a range of blocks: lane by lane, and
-    /// part by part, so that the order does not depend on the threads that `shared` says may be used.
+    /// Squares of the scaled e_q for q = order − 2 … order + 1, summed over a range of blocks: lane by lane, and part
+    /// by part, so that the order does not depend on the threads that `shared` says may be used.
     fn scaled_squares(&self, range: Range<usize>, tolerance: Tolerance, shared: bool) -> [Block; 4] {
         if let Some(middle) = middle(range.len()) {
             let (left, right) = (range.start..range.start + middle, range.start + middle..range.end);
@@ -308,7 +301,7 @@ impl Trial<'_> {
     }
 }
 
-/// What turns a trial step into the state and the differences at its end.
+/// Computes the state and the differences at the end of a trial step.
 struct Correction {
     order: usize,
     last: usize,
@@ -355,7 +348,7 @@ impl Correction {
     }
 }
 
-/// How the order and the step go on.
+/// How the order and the step are chosen.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     /// Whether the order is still being built up.
@@ -366,7 +359,7 @@ struct Course {
     rejections: usize,
 }
 
-/// The best step at an order as a multiple of the present one.
+/// The best step at an order, as a multiple of the current one.
 fn best(error: f64, order: usize) -> f64 {
     SAFETY * error.max(1e-10).powf(-1.0 / (order as f64 + 1.0))
 }
@@ -518,7 +511,7 @@ mod tests {
     }
 
     /// With equal steps the weights are those of Adams and Bashforth, and the factors of the error those of Adams and
-    /// Moulton (Hairer, Norsett & Wanner 1993, tables III.1.1 and III.1.2).
+    /// Moulton (Hairer, Nørsett & Wanner 1993, tables III.1.1 and III.1.2).
     #[test]
     fn coefficients_of_equal_steps_are_the_classical_ones() {
         let times: [f64; STORED] = std::array::from_fn(|index| 1.0 - 0.125 * index as f64);
@@ -534,7 +527,8 @@ mod tests {
         assert!(coefficients.rescale.iter().all(|factor| (factor - 1.0).abs() < 1e-14));
     }
 
-    /// Equal steps at a fixed order k on y' = -y: the error falls as the power k + 1 of the step, the corrector's order.
+    /// Equal steps at a fixed order k on y′ = −y: the error falls as the power k + 1 of the step, the corrector's
+    /// order.
     #[test]
     fn observed_orders_are_those_of_the_corrector() {
         for order in 1..=6 {

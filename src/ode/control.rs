@@ -1,29 +1,25 @@
 //! Error norm, first step and step-size factor.
 //!
-//! With the scale `s_j = atol + max(|y_j|, |y'_j|) rtol` a trial step has the
-//! error norm `e = sqrt(mean_j (err_j / s_j)^2)` (or the combined norm of
-//! DOP853). It is accepted if `e < 1`, and the step is then multiplied by
-//! `min(10, 0.9 e^(-1/(q+1)))`, or by at most 1 right after a rejection;
-//! otherwise it is multiplied by `max(0.2, 0.9 e^(-1/(q+1)))` and tried again.
-//! `q` is the order of the error estimate. These are the rules, constants and
-//! orders of operations of SciPy's `solve_ivp` (release 1.17), so that counts
-//! of evaluations agree with it.
+//! With the scale sⱼ = atol + max(|yⱼ|, |y′ⱼ|) rtol a trial step has the error norm e = √(meanⱼ (errⱼ / sⱼ)²) (or the
+//! combined norm of DOP853). It is accepted if e < 1, and the step is then multiplied by min(10, 0.9 e^(−1/(q+1))),
+//! or by at most 1 right after a rejection; otherwise it is multiplied by max(0.2, 0.9 e^(−1/(q+1))) and tried again.
+//! `q` is the order of the error estimate. These are the rules, constants and orders of operations of SciPy's
+//! `solve_ivp` (release 1.17), so that counts of evaluations agree with it.
 //!
-//! Sources: Hairer, Norsett & Wanner 1993, section II.4 (norm, first step) and
-//! II.10 (combined norm).
+//! Sources: Hairer, Nørsett & Wanner 1993, section II.4 (norm, first step) and II.10 (combined norm).
 
 use super::stepper::{Block, LANES, Row, Stepper, evaluate, weighted};
 use super::tableau::ErrorRule;
 
-/// Factor of caution on the asymptotically best step.
+/// Safety factor on the asymptotically best step.
 const SAFETY: f64 = 0.9;
 /// Least factor from one trial to the next.
 const MIN_FACTOR: f64 = 0.2;
 /// Largest factor from one step to the next.
 const MAX_FACTOR: f64 = 10.0;
-/// A step is at least so many times the spacing of numbers at `t`.
+/// A step is at least this many times the spacing of numbers at `t`.
 const MIN_SPACINGS: f64 = 10.0;
-/// Least relative tolerance that is made use of.
+/// The least relative tolerance that is used.
 const RTOL_FLOOR: f64 = 100.0 * f64::EPSILON;
 
 /// The tolerances in use.
@@ -39,8 +35,7 @@ impl Tolerance {
         Tolerance { rtol: rtol.max(RTOL_FLOOR), atol }
     }
 
-    /// `atol + size rtol`; kept off zero, so that `0 / 0` cannot arise where a
-    /// number stays zero and `atol` is zero.
+    /// `atol + size rtol`; kept off zero, so that `0 / 0` cannot arise where a number stays zero and `atol` is zero.
     #[inline(always)]
     fn scale(self, size: f64) -> f64 {
         larger(self.atol + size * self.rtol, f64::MIN_POSITIVE)
@@ -53,8 +48,7 @@ impl Tolerance {
     }
 }
 
-/// The larger of two numbers, `b` if one is `NaN`: a single machine instruction,
-/// which `f64::max` is not.
+/// The larger of two numbers, `b` if one is `NaN`: a single machine instruction, which `f64::max` is not.
 #[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
@@ -66,9 +60,8 @@ pub(crate) fn min_step(t: f64, direction: f64) -> f64 {
     MIN_SPACINGS * (next - t).abs()
 }
 
-/// Factor from a trial step with error norm `error` to the next one;
-/// `rejected` says that the trial before it was rejected. An error norm that is
-/// not finite gives the least factor.
+/// Factor from a trial step with error norm `error` to the next one; `rejected` says that the trial before it was
+/// rejected. An error norm that is not finite gives the least factor.
 pub(crate) fn factor(error: f64, error_order: usize, rejected: bool) -> f64 {
     let best = || SAFETY * error.powf(-1.0 / (error_order as f64 + 1.0));
     if error < 1.0 {
@@ -79,15 +72,13 @@ pub(crate) fn factor(error: f64, error_order: usize, rejected: bool) -> f64 {
     }
 }
 
-/// Error norm of the last trial step, of size `h`; not finite if any stage or
-/// the trial state is not.
+/// Error norm of the last trial step, of size `h`; not finite if any stage or the trial state is not.
 pub(crate) fn error_norm(stepper: &Stepper, h: f64, tolerance: Tolerance) -> f64 {
     let dim = stepper.dim() as f64;
     match stepper.tableau().error {
         ErrorRule::Single(row) => scaled_squares(stepper, row, h, tolerance).sqrt() / dim.sqrt(),
         ErrorRule::Combined { fifth, third } => {
-            // Squares of norms, not the sums of squares they are the roots of:
-            // the rounding is then SciPy's too.
+            // Squares of norms rather than the sums of squares themselves: the rounding is then that of SciPy.
             let [fifth, third] = [fifth, third].map(|row| scaled_squares(stepper, row, 1.0, tolerance).sqrt().powi(2));
             if fifth == 0.0 && third == 0.0 {
                 return 0.0;
@@ -97,7 +88,7 @@ pub(crate) fn error_norm(stepper: &Stepper, h: f64, tolerance: Tolerance) -> f64
     }
 }
 
-/// `sum_j (factor sum_i w_i k_ij / s_j)^2`.
+/// Σⱼ (factor Σᵢ wᵢ kᵢⱼ / sⱼ)².
 fn scaled_squares(stepper: &Stepper, weights: &[(usize, f64)], factor: f64, tolerance: Tolerance) -> f64 {
     let mut squares = [0.0; LANES];
     let ends = stepper.state().iter().zip(stepper.trial());
@@ -138,7 +129,7 @@ impl Probe<'_> {
         evaluate(rhs, t + h, self.point, self.after, self.dim);
     }
 
-    /// Root mean square of `(row_j - minus_j) / s_j` with the scale of the state.
+    /// Root mean square of (rowⱼ − minusⱼ) / sⱼ with the scale of the state.
     fn norm(&self, row: &[Block], minus: Option<&[Block]>, tolerance: Tolerance) -> f64 {
         const ZERO: Block = [0.0; LANES];
         let mut squares = ZERO;
@@ -153,11 +144,9 @@ impl Probe<'_> {
     }
 }
 
-/// First step by the rule of Hairer, Norsett & Wanner: an Euler step about a
-/// hundredth of the time scale `|y| / |f|` gives a second derivative, and from
-/// it the step whose error, with an estimate of order `error_order`, is about the
-/// tolerance. Costs one evaluation. `span` is the length of the interval, which the
-/// step does not exceed.
+/// First step by the rule of Hairer, Nørsett & Wanner: an Euler step about a hundredth of the time scale |y| / |f|
+/// gives a second derivative, and from it the step whose error, with an estimate of order `error_order`, is about the
+/// tolerance. Costs one evaluation. `span` is the length of the interval, which the step does not exceed.
 pub(crate) fn first_step<R>(
     mut probe: Probe<'_>,
     rhs: &mut R,

@@ -1,13 +1,11 @@
 //! Dense output: the solution between the ends of the accepted steps.
 //!
-//! With `x = (t - t_old) / h` a step is either the polynomial
-//! `y_old + h sum_r x^r q_r` (Dormand-Prince: order 4, Bogacki-Shampine: the
-//! cubic Hermite polynomial, order 3; Adams: the same from its own derivatives) or the nested form
-//! `y_old + x (F_0 + (1 - x) (F_1 + x (F_2 + ...)))` (DOP853: order 7, from
-//! three further stages). Both meet the states at the ends of the step; the
-//! path is continuous, and so is its derivative.
+//! With x = (t − t_old) / h a step is either the polynomial y_old + h Σᵣ xʳ qᵣ (Dormand–Prince: order 4,
+//! Bogacki–Shampine: the cubic Hermite polynomial, order 3; Adams: the same from its own derivatives) or the nested
+//! form y_old + x (F₀ + (1 − x) (F₁ + x (F₂ + …))) (DOP853: order 7, from three further stages). Both meet the states
+//! at the ends of the step; the path is continuous, and so is its derivative.
 //!
-//! Sources: Shampine 1986; Hairer, Norsett & Wanner 1993, section II.6.
+//! Sources: Shampine 1986; Hairer, Nørsett & Wanner 1993, section II.6.
 
 use super::stepper::{Stepper, weighted};
 use super::tableau::{DenseRule, Integrator};
@@ -19,20 +17,20 @@ pub struct DensePath {
     dim: usize,
     /// The times at the ends of the steps; the first is the initial time.
     times: Vec<f64>,
-    /// The states at these times, one after the other.
+    /// The states at these times, one after another.
     states: Vec<f64>,
-    /// The interpolants, one after the other, each `rows` vectors.
+    /// The interpolants, one after another, `rows` vectors each.
     rows: Vec<f64>,
 }
 
 impl DensePath {
-    /// A path that is the one point `y` at time `t`.
+    /// A path that consists of the point `y` at time `t`.
     pub(crate) fn new(integrator: Integrator, t: f64, y: &[f64]) -> Self {
         DensePath { integrator, dim: y.len(), times: vec![t], states: y.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds the step that has just been attempted and will be accepted, from
-    /// `t` to `next`, and returns how many evaluations that took.
+    /// Adds the step that has just been attempted and will be accepted, from `t` to `next`, and returns how many
+    /// evaluations that took.
     pub(crate) fn record<R>(&mut self, stepper: &mut Stepper, rhs: &mut R, t: f64, next: f64) -> usize
     where
         R: FnMut(f64, &[f64], &mut [f64]),
@@ -59,7 +57,7 @@ impl DensePath {
         evaluations
     }
 
-    /// Appends `factor sum_i w_i k_i`.
+    /// Appends factor Σᵢ wᵢ kᵢ.
     fn push_row(&mut self, stepper: &Stepper, weights: &[(usize, f64)], factor: f64) {
         let end = self.rows.len() + self.dim;
         for index in 0..stepper.trial().len() {
@@ -69,8 +67,7 @@ impl DensePath {
         self.rows.truncate(end);
     }
 
-    /// Appends `F_0 .. F_2` of the nested form, which follow from the states and
-    /// derivatives at the ends of the step.
+    /// Appends F₀ … F₂ of the nested form, which follow from the states and derivatives at the ends of the step.
     fn push_ends(&mut self, stepper: &Stepper, h: f64) {
         let old = stepper.numbers(stepper.state());
         let new = stepper.numbers(stepper.trial());
@@ -84,8 +81,8 @@ impl DensePath {
         );
     }
 
-    /// Adds the start of a step that is interpolated by the cubic Hermite
-    /// polynomial, for [`DensePath::close_hermite`] to complete.
+    /// Adds the start of a step that is interpolated by the cubic Hermite polynomial, for [`DensePath::close_hermite`]
+    /// to complete.
     pub(crate) fn open_hermite(&mut self, state: &[f64], derivative: &[f64]) {
         let start = self.rows.len();
         self.rows.extend_from_slice(derivative);
@@ -93,8 +90,7 @@ impl DensePath {
         self.rows.resize(start + 3 * self.dim, 0.0);
     }
 
-    /// Ends the step at time `next`: with `D = (y' - y) / h` the rows are `f`,
-    /// `3 D - 2 f - f'` and `f + f' - 2 D`.
+    /// Ends the step at time `next`: with D = (y′ − y) / h the rows are `f`, 3 D − 2 f − f′ and f + f′ − 2 D.
     pub(crate) fn close_hermite(&mut self, next: f64, state: &[f64], derivative: &[f64]) {
         let h = next - self.times.last().copied().unwrap_or(next);
         let start = self.rows.len() - 3 * self.dim;
@@ -114,8 +110,7 @@ impl DensePath {
         self.dim
     }
 
-    /// The initial time and the times at the ends of the accepted steps, in the
-    /// direction of integration.
+    /// The initial time and the times at the ends of the accepted steps, in the direction of integration.
     pub fn times(&self) -> &[f64] {
         &self.times
     }
@@ -125,11 +120,11 @@ impl DensePath {
         if index < self.times.len() { &self.states[index * self.dim..][..self.dim] } else { &[] }
     }
 
-    /// Writes the state at time `t` to `out`, of length [`DensePath::dim`]; of
-    /// a shorter `out` the leading numbers, and what is longer is left alone.
+    /// Writes the state at time `t` to `out`, of length [`DensePath::dim`]; a shorter `out` gets the leading numbers,
+    /// and the excess of a longer one is not touched.
     ///
-    /// Outside of the times of the path the first or last step is extrapolated,
-    /// with no claim of accuracy. A path without a step is constant.
+    /// Outside the times of the path the first or last step is extrapolated, without any guarantee of accuracy. A path
+    /// without a step is constant.
     pub fn at(&self, t: f64, out: &mut [f64]) {
         let steps = self.times.len() - 1;
         if steps == 0 || self.dim == 0 {

@@ -1,18 +1,16 @@
-//! Coefficients of DOP853, the explicit Runge-Kutta method of order 8 with
-//! error estimates of orders 5 and 3 and a dense output of order 7.
+//! Coefficients of DOP853, the explicit Runge–Kutta method of order 8 with error estimates of orders 5 and 3 and a
+//! dense output of order 7.
 //!
-//! Twelve stages carry the step, `y1 = y0 + h sum_i b_i k_i`; three further
-//! stages, evaluated only when a path is recorded, give the dense output.
+//! Twelve stages carry the step, y₁ = y₀ + h Σᵢ bᵢ kᵢ; three further stages, evaluated only when a path is recorded,
+//! give the dense output.
 //!
-//! Source of the numbers: E. Hairer, S. P. Norsett and G. Wanner, *Solving
-//! Ordinary Differential Equations I: Nonstiff Problems*, 2nd ed., Springer
-//! 1993, sections II.5, II.6 and II.10 and the code DOP853 that goes with them
-//! (method by Dormand and Prince); here rounded to the nearest `f64`.
+//! Source of the numbers: E. Hairer, S. P. Nørsett and G. Wanner, *Solving Ordinary Differential Equations I: Nonstiff
+//! Problems*, 2nd ed., Springer 1993, sections II.5, II.6 and II.10 and the code DOP853 that goes with them (method by
+//! Dormand and Prince); here rounded to the nearest `f64`.
 
 use super::tableau::{DenseRule, ErrorRule, Stage, Tableau};
 
-/// The method of order 8 of Dormand and Prince in the form of Hairer, Norsett
-/// and Wanner.
+/// The method of order 8 of Dormand and Prince in the form of Hairer, Nørsett and Wanner.
 pub static DOP853: Tableau = Tableau {
     name: "dop853",
     order: 8,

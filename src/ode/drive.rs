@@ -1,13 +1,11 @@
 //! The loops over steps: adaptive and with equal steps.
 //!
-//! The adaptive loop is `t <- t + h` with `h` cut to the end of the interval,
-//! each trial accepted if its error norm is below 1 and followed by a step that
-//! is `control::factor` times as long. It ends: every accepted step moves `t` by
-//! at least ten spacings of floating-point numbers, or to the end; every
-//! rejected one makes the next shorter by a factor of at most 0.9; and attempts
-//! are counted against a limit.
+//! The adaptive loop is t ← t + h with `h` cut to the end of the interval, each trial accepted if its error norm is
+//! below 1 and followed by a step that is `control::factor` times as long. It ends: every accepted step moves `t` by at
+//! least ten spacings of floating-point numbers, or to the end; every rejected one makes the next shorter by a factor
+//! of at most 0.9; and attempts are counted against a limit.
 //!
-//! Source: Hairer, Norsett & Wanner 1993, section II.4.
+//! Source: Hairer, Nørsett & Wanner 1993, section II.4.
 
 use std::ops::ControlFlow;
 
@@ -28,8 +26,7 @@ fn finite(numbers: &[f64]) -> bool {
     numbers.iter().all(|number| number.is_finite())
 }
 
-/// Takes up the initial state and evaluates its derivative. `Err` holds the
-/// outcome if there is nothing left to do.
+/// Takes the initial state and evaluates its derivative. `Err` holds the outcome if there is nothing to do.
 fn start<R>(rhs: &mut R, (t0, t1): (f64, f64), y: &[f64], engine: &mut Engine) -> Result<IvpInfo, IvpInfo>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -60,7 +57,7 @@ where
     Ok(info)
 }
 
-/// Takes trial steps and chooses their sizes: what the adaptive loop is told by a pair and by Adams alike.
+/// Takes trial steps and chooses their sizes: the interface of the adaptive loop to Runge–Kutta pairs and to Adams.
 pub(crate) trait Steps {
     /// The order of the error estimate that the first step is chosen for.
     fn error_order(&self) -> usize;
@@ -68,7 +65,7 @@ pub(crate) trait Steps {
     /// The number of evaluations that one trial costs.
     fn cost(&self) -> usize;
 
-    /// What the rule for the first step looks at.
+    /// What the rule for the first step needs.
     fn probe(&mut self) -> Probe<'_>;
 
     /// Tries a step from `t` to `next` and returns its error norm, which is not finite if the step is not.
@@ -76,17 +73,17 @@ pub(crate) trait Steps {
     where
         R: FnMut(f64, &[f64], &mut [f64]);
 
-    /// The factor from the trial that is rejected to the next.
+    /// The factor from a rejected trial to the next one.
     fn reject(&mut self) -> f64;
 
     /// Moves to the end of the trial, and records it in `path`. Returns the factor to the next step, and the
-    /// evaluations that the record took.
+    /// evaluations that recording took.
     fn accept<R>(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize)
     where
         R: FnMut(f64, &[f64], &mut [f64]);
 }
 
-/// Steps of a Runge-Kutta pair that has been started.
+/// Steps of a Runge–Kutta pair that has been started.
 struct PairSteps<'a> {
     stepper: &'a mut Stepper,
     /// The error norm of the last trial.

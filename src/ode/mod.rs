@@ -1,14 +1,12 @@
-//! Initial value problems `y' = f(t, y)`, `y(t0) = y0`, by embedded explicit
-//! Runge-Kutta pairs or the Adams method, with adaptive steps.
+//! Initial value problems y′ = f(t, y), y(t₀) = y₀, by embedded explicit Runge–Kutta pairs or the Adams method, with
+//! adaptive steps.
 //!
-//! [`solve`] integrates a state in place, [`solve_dense`] also records the path
-//! with its interpolants, and [`solve_fixed`] takes equal steps without error
-//! control. Step control of the pairs is that of SciPy's `solve_ivp`, down to the
-//! count of evaluations (see `control`); the integrators are those of [`Integrator`].
+//! [`solve`] integrates a state in place, [`solve_dense`] also records the path with its interpolants, and
+//! [`solve_fixed`] takes equal steps without error control. Step control of the pairs is that of SciPy's `solve_ivp`,
+//! down to the count of evaluations (see `control`); the integrators are those of [`Integrator`].
 //!
-//! The right-hand side is `rhs(t, y, out)` and writes `f(t, y)` to `out`. Where
-//! it cannot be evaluated it writes `NaN`: the trial step is then rejected and a
-//! shorter one tried, so that a solution that stays clear of the bad region is
+//! The right-hand side is `rhs(t, y, out)` and writes `f(t, y)` to `out`. Where it cannot be evaluated it writes `NaN`:
+//! the trial step is then rejected and a shorter one tried, so that a solution that stays clear of the bad region is
 //! still found. It may be given states that are not finite.
 //!
 //! ```
@@ -30,9 +28,8 @@
 //! Misuse (invalid options, a workspace of another size) is an [`InvalidOptions`] before anything is evaluated; how an
 //! integration ended is a [`Status`].
 //!
-//! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge-Kutta
-//! formulae", J. Comput. Appl. Math. 6 (1980) 19-26; E. Hairer, S. P. Norsett
-//! and G. Wanner, *Solving Ordinary Differential Equations I: Nonstiff
+//! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge–Kutta formulae", J. Comput. Appl. Math. 6
+//! (1980) 19–26; E. Hairer, S. P. Nørsett and G. Wanner, *Solving Ordinary Differential Equations I: Nonstiff
 //! Problems*, 2nd ed., Springer 1993.
 
 mod adams;
@@ -60,15 +57,15 @@ use stepper::Stepper;
 pub struct IvpOptions {
     /// The integrator.
     pub integrator: Integrator,
-    /// Relative tolerance: the local error of a number `y` is kept below about
-    /// `atol + rtol |y|`. Values below `100 eps` count as `100 eps`.
+    /// Relative tolerance: the local error of a number `y` is kept below about `atol + rtol |y|`. Values below `100
+    /// eps` count as `100 eps`.
     pub rtol: f64,
     /// Absolute tolerance.
     pub atol: f64,
     /// Largest number of attempted steps, accepted and rejected together.
     pub max_steps: usize,
-    /// Size of the first step, positive in either direction of time and cut to
-    /// the interval; chosen at the cost of one evaluation if `None`.
+    /// Size of the first step, positive in either direction of time and cut to the interval; chosen at the cost of one
+    /// evaluation if `None`.
     pub first_step: Option<f64>,
 }
 
@@ -80,7 +77,7 @@ impl Default for IvpOptions {
 }
 
 impl IvpOptions {
-    /// Says what is wrong with the options, if anything.
+    /// Checks the options.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
         let fits = |tolerance: f64| tolerance.is_finite() && tolerance >= 0.0;
         if !fits(self.rtol) {
@@ -104,11 +101,10 @@ impl IvpOptions {
 pub enum Status {
     /// The final time was reached.
     Reached,
-    /// The attempted steps ran out, or the tolerance asks for steps below the
-    /// spacing of floating-point numbers.
+    /// The attempted steps ran out, or the tolerance asks for steps below the spacing of floating-point numbers.
     StepLimit,
-    /// The initial state, its derivative or the times are not finite, or no step
-    /// was short enough to avoid states or derivatives that are not.
+    /// The initial state, its derivative or the times are not finite, or no step was short enough to avoid states or
+    /// derivatives that are not.
     NotFinite,
 }
 
@@ -126,8 +122,7 @@ pub enum Trial {
 pub struct IvpInfo<S = Status> {
     /// How the solve ended.
     pub status: S,
-    /// The time of the state handed back: the final time, or that of the last
-    /// accepted step.
+    /// The time of the state handed back: the final time, or that of the last accepted step.
     pub t: f64,
     /// Number of evaluations of the right-hand side.
     pub evaluations: usize,
@@ -146,19 +141,19 @@ impl<S> IvpInfo<S> {
 }
 
 impl IvpInfo<ControlFlow<Infallible, Status>> {
-    /// What nothing could stop has ended.
+    /// The outcome of a solve that nothing could stop.
     fn ended(self) -> IvpInfo {
         self.map(|ControlFlow::Continue(status)| status)
     }
 }
 
-/// Goes on to the end.
+/// Continues to the end.
 fn always(_: Trial) -> ControlFlow<Infallible> {
     ControlFlow::Continue(())
 }
 
-/// Storage for solves with one integrator and one number of unknowns. [`solve`] and
-/// [`solve_fixed`] allocate nothing beyond it, so keep it for many solves.
+/// Storage for solves with one integrator and one number of unknowns. [`solve`] and [`solve_fixed`] allocate nothing
+/// beyond it, so keep it for many solves.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     integrator: Integrator,
@@ -195,7 +190,7 @@ impl Workspace {
         }
     }
 
-    /// Says whether it is for `integrator` and states of length `dim`.
+    /// Checks that it is for `integrator` and states of length `dim`.
     pub fn check(&self, integrator: Integrator, dim: usize) -> Result<(), InvalidOptions> {
         if self.integrator != integrator {
             Err(InvalidOptions::WorkspaceIntegrator(self.integrator.name()))
@@ -207,8 +202,8 @@ impl Workspace {
     }
 }
 
-/// Integrates `y' = rhs(t, y)` from `t0` to `t1`, forward or backward, with `y`
-/// the state at `t0` before and at [`IvpInfo::t`] after.
+/// Integrates y′ = rhs(t, y) from `t0` to `t1`, forward or backward, with `y` the state at `t0` before and at
+/// [`IvpInfo::t`] after.
 pub fn solve(
     rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
     t0: f64,
@@ -220,8 +215,8 @@ pub fn solve(
     drive::adaptive(rhs, (t0, t1), y, options, workspace, None, &mut always).map(IvpInfo::ended)
 }
 
-/// [`solve`] that asks after every trial step, the last one excepted, whether to go on. If not, the status is the
-/// reason given, and the state that of the last accepted step.
+/// [`solve`] that asks after every trial step except the last whether to continue. If not, the status is the reason
+/// given, and the state is that of the last accepted step.
 ///
 /// ```
 /// use std::cell::Cell;
@@ -255,8 +250,8 @@ pub fn solve_while<B>(
     drive::adaptive(rhs, (t0, t1), y, options, workspace, None, go_on)
 }
 
-/// [`solve`] that also returns the path, up to where it came. The dense output
-/// of `dop853` costs three more evaluations an accepted step.
+/// [`solve`] that also returns the path, as far as it got. The dense output of `dop853` costs three more evaluations
+/// per accepted step.
 pub fn solve_dense(
     rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
     t0: f64,
@@ -270,11 +265,9 @@ pub fn solve_dense(
     Ok((info.ended(), path))
 }
 
-/// Integrates from `t0` to `t1` in `steps` equal steps, with no control of the
-/// error; `y` as for [`solve`]. For convergence studies. It stops before a step
-/// whose end is not finite; with no steps over an interval that has a length the
-/// status is [`Status::StepLimit`]. [`Integrator::Adams`], whose order varies, is
-/// refused.
+/// Integrates from `t0` to `t1` in `steps` equal steps, with no control of the error; `y` as for [`solve`]. For
+/// convergence studies. It stops before a step whose end is not finite; with no steps over an interval that has a
+/// length the status is [`Status::StepLimit`]. [`Integrator::Adams`], whose order varies, is refused.
 pub fn solve_fixed(
     rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
     t0: f64,

@@ -1,17 +1,14 @@
-//! One trial step of an embedded explicit Runge-Kutta pair.
+//! One trial step of an embedded explicit Runge–Kutta pair.
 //!
-//! From the state `y` and its derivative `k_0` the stepper computes the stages
-//! `k_i = f(t + c_i h, y + h sum_j a_ij k_j)`, the trial state
-//! `y' = y + h sum_i b_i k_i` and its derivative `k_s = f(t + h, y')`. When the
-//! step is accepted `k_s` becomes `k_0` without a copy or an evaluation (first
-//! same as last); when it is rejected `k_0` is still there.
+//! From the state `y` and its derivative k₀ the stepper computes the stages kᵢ = f(t + cᵢ h, y + h Σⱼ aᵢⱼ kⱼ), the
+//! trial state y′ = y + h Σᵢ bᵢ kᵢ and its derivative kₛ = f(t + h, y′). When the step is accepted kₛ becomes k₀
+//! without a copy or an evaluation (first same as last); when it is rejected k₀ is still there.
 //!
-//! All vectors are stored as blocks of [`LANES`] numbers, the last one filled up
-//! with zeros, so that a sum over stages runs over arrays of fixed size that stay
-//! in registers: it reads each number once and writes each once, with one check
-//! of an index per block. The right-hand side sees slices of the true length.
+//! All vectors are stored as blocks of [`LANES`] numbers, the last one padded with zeros, so that a sum over stages
+//! runs over arrays of fixed size that stay in registers: it reads each number once and writes each once, with one
+//! check of an index per block. The right-hand side sees slices of the true length.
 //!
-//! Source: Hairer, Norsett & Wanner 1993, sections II.1 and II.4.
+//! Source: Hairer, Nørsett & Wanner 1993, sections II.1 and II.4.
 
 use super::control::Probe;
 use super::tableau::{Stage, Tableau};
@@ -24,7 +21,7 @@ pub(crate) const LANES: usize = 8;
 /// A block of consecutive numbers of a vector.
 pub(crate) type Block = [f64; LANES];
 
-/// A vector as blocks; the last one is filled up with zeros.
+/// A vector as blocks; the last one is padded with zeros.
 pub(crate) type Row = Vec<Block>;
 
 /// The stages, the state and the trial state of one system.
@@ -32,11 +29,11 @@ pub(crate) type Row = Vec<Block>;
 pub(crate) struct Stepper {
     tableau: &'static Tableau,
     dim: usize,
-    /// The derivatives `k_0 .. k_s`, and any further stages of the dense output.
+    /// The derivatives k₀ … kₛ, and any further stages of the dense output.
     stages: Vec<Row>,
     /// The current state `y`.
     state: Row,
-    /// The state `y'` at the end of the trial step.
+    /// The state y′ at the end of the trial step.
     trial: Row,
     /// The state at which a stage is evaluated.
     point: Row,
@@ -66,7 +63,7 @@ impl Stepper {
         self.dim
     }
 
-    /// The stages `k_0 .. k_s`, followed by any further ones.
+    /// The stages k₀ … kₛ, followed by any further ones.
     pub(crate) fn stages(&self) -> &[Row] {
         &self.stages
     }
@@ -76,17 +73,17 @@ impl Stepper {
         &self.state
     }
 
-    /// The state `y'` at the end of the last trial step.
+    /// The state y′ at the end of the last trial step.
     pub(crate) fn trial(&self) -> &[Block] {
         &self.trial
     }
 
-    /// The derivative `k_0` at the current state.
+    /// The derivative k₀ at the current state.
     pub(crate) fn derivative(&self) -> &[Block] {
         &self.stages[0]
     }
 
-    /// The numbers of a row without its filling.
+    /// The numbers of a row without its padding.
     pub(crate) fn numbers<'a>(&self, row: &'a [Block]) -> &'a [f64] {
         &row.as_flattened()[..self.dim]
     }
@@ -100,14 +97,13 @@ impl Stepper {
         evaluate(rhs, t, &self.state, &mut self.stages[0], self.dim);
     }
 
-    /// What the rule for the first step looks at; it overwrites stage 1.
+    /// What the rule for the first step needs; it overwrites stage 1.
     pub(crate) fn probe(&mut self) -> Probe<'_> {
         let (first, rest) = self.stages.split_at_mut(1);
         Probe { dim: self.dim, state: &self.state, derivative: &first[0], point: &mut self.point, after: &mut rest[0] }
     }
 
-    /// Tries a step of size `h`: fills `k_1 .. k_s` and the trial state with
-    /// [`Tableau::last`] evaluations.
+    /// Tries a step of size `h`: fills k₁ … kₛ and the trial state with [`Tableau::last`] evaluations.
     pub(crate) fn attempt<R>(&mut self, rhs: &mut R, t: f64, h: f64)
     where
         R: FnMut(f64, &[f64], &mut [f64]),
@@ -119,9 +115,8 @@ impl Stepper {
         evaluate(rhs, t + h, &self.trial, last, self.dim);
     }
 
-    /// Evaluates further stages after `k_s`, for the dense output, and makes
-    /// room for them the first time. Call it between [`Stepper::attempt`] and
-    /// [`Stepper::accept`].
+    /// Evaluates further stages after kₛ, for the dense output, and makes room for them the first time. Call it between
+    /// [`Stepper::attempt`] and [`Stepper::accept`].
     pub(crate) fn extend<R>(&mut self, rhs: &mut R, t: f64, h: f64, extra: &'static [Stage])
     where
         R: FnMut(f64, &[f64], &mut [f64]),
@@ -165,12 +160,12 @@ where
 /// over them have the same bits.
 const PART: usize = 4096;
 
-/// Where to divide so many blocks in two; not at all if they are few.
+/// Where to divide this many blocks in two; `None` if they are few.
 pub(crate) fn middle(blocks: usize) -> Option<usize> {
     (blocks > PART).then(|| (blocks / 2).next_multiple_of(PART))
 }
 
-/// Both results, worked out at the same time if threads may be shared.
+/// Both results, computed at the same time if threads may be shared.
 pub(crate) fn either_way<A: Send, B: Send>(
     shared: bool,
     left: impl FnOnce() -> A + Send,
@@ -179,7 +174,7 @@ pub(crate) fn either_way<A: Send, B: Send>(
     if shared { rayon::join(left, right) } else { (left(), right()) }
 }
 
-/// `out = y + h sum_i w_i k_i`.
+/// out = y + h Σᵢ wᵢ kᵢ.
 pub(crate) fn combine(weights: &[(usize, f64)], stages: &[Row], y: &[Block], h: f64, out: &mut [Block]) {
     combine_from(0, weights, stages, y, h, out, threads_are_free());
 }
@@ -217,7 +212,7 @@ fn combine_from(
     );
 }
 
-/// Block `index` of `sum_i w_i k_i`.
+/// Block `index` of Σᵢ wᵢ kᵢ.
 #[inline(always)]
 pub(crate) fn weighted(weights: &[(usize, f64)], stages: &[Row], index: usize) -> Block {
     let mut sum = [0.0; LANES];

@@ -1,54 +1,51 @@
-//! Embedded explicit Runge-Kutta pairs as data, and the list of integrators.
+//! Embedded explicit Runge–Kutta pairs as data, and the list of integrators.
 //!
 //! A pair with `s` stages takes a step of size `h` from `(t, y)` by
 //!
 //! ```text
-//! k_0 = f(t, y)
-//! k_i = f(t + c_i h, y + h sum_{j < i} a_ij k_j),   i = 1 .. s - 1
-//! y'  = y + h sum_i b_i k_i
-//! k_s = f(t + h, y')
+//! k₀ = f(t, y)
+//! kᵢ = f(t + cᵢ h, y + h Σ_{j<i} aᵢⱼ kⱼ),   i = 1 … s − 1
+//! y′ = y + h Σᵢ bᵢ kᵢ
+//! kₛ = f(t + h, y′)
 //! ```
 //!
-//! `k_s` is the `k_0` of the next step (first same as last) and may enter the
-//! error estimate and the dense output, so every pair costs `s` evaluations a
-//! trial. Rows are stored sparsely, as `(stage, weight)` entries, so that zero
-//! coefficients cost nothing. A further pair needs a [`Tableau`] and a line in
-//! [`Integrator`]; nothing else in this module knows the integrators by name.
+//! kₛ is the k₀ of the next step (first same as last) and may enter the error estimate and the dense output, so every
+//! pair costs `s` evaluations per trial. Rows are stored sparsely, as `(stage, weight)` entries, so that zero
+//! coefficients cost nothing. A new pair needs a [`Tableau`] and a line in [`Integrator`]; nothing else in this module
+//! knows the integrators by name.
 //!
-//! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge-Kutta
-//! formulae", J. Comput. Appl. Math. 6 (1980) 19-26; L. F. Shampine, "Some
-//! practical Runge-Kutta formulas", Math. Comp. 46 (1986) 135-150 (dense output
-//! of the former); P. Bogacki and L. F. Shampine, "A 3(2) pair of Runge-Kutta
-//! formulas", Appl. Math. Lett. 2 (1989) 321-325; E. Hairer, S. P. Norsett and
-//! G. Wanner, *Solving Ordinary Differential Equations I*, Springer 1993.
+//! Sources: J. R. Dormand and P. J. Prince, "A family of embedded Runge–Kutta formulae", J. Comput. Appl. Math. 6
+//! (1980) 19–26; L. F. Shampine, "Some practical Runge–Kutta formulas", Math. Comp. 46 (1986) 135–150 (dense output of
+//! the former); P. Bogacki and L. F. Shampine, "A 3(2) pair of Runge–Kutta formulas", Appl. Math. Lett. 2 (1989)
+//! 321–325; E. Hairer, S. P. Nørsett and G. Wanner, *Solving Ordinary Differential Equations I*, Springer 1993.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::dop853::DOP853;
 
-/// A sparse row of coefficients: `(stage, weight)` stands for `weight * k_stage`.
+/// A sparse row of coefficients: `(stage, weight)` means `weight k_stage`.
 pub type Weights = &'static [(usize, f64)];
 
-/// One stage `k_i = f(t + c_i h, y + h sum_j a_ij k_j)`.
+/// One stage kᵢ = f(t + cᵢ h, y + h Σⱼ aᵢⱼ kⱼ).
 #[derive(Debug)]
 pub struct Stage {
-    /// The node `c_i`.
+    /// The node cᵢ.
     pub node: f64,
-    /// The row `a_ij`, nonzero entries only.
+    /// The row aᵢⱼ, nonzero entries only.
     pub weights: Weights,
 }
 
-/// How the local error is estimated from the stages `k_0 .. k_s`.
+/// How the local error is estimated from the stages k₀ … kₛ.
 ///
-/// The first row lists every stage, with weight zero where it does not enter:
-/// `0 * NaN` is `NaN`, so a stage that could not be evaluated always shows.
+/// The first row lists every stage, with weight zero where it does not enter: 0 · NaN is `NaN`, so a stage that could
+/// not be evaluated always shows.
 #[derive(Debug)]
 pub enum ErrorRule {
-    /// `e = h sum_i e_i k_i`, measured by its scaled root mean square.
+    /// e = h Σᵢ eᵢ kᵢ, measured by its scaled root mean square.
     Single(Weights),
-    /// `|h| |e5|^2 / sqrt(n (|e5|^2 + 0.01 |e3|^2))` with `e5` and `e3` two
-    /// scaled estimates of orders 5 and 3 (Hairer, Norsett & Wanner 1993, II.10).
+    /// |h| |e₅|² / √(n (|e₅|² + 0.01 |e₃|²)) with e₅ and e₃ two scaled estimates of orders 5 and 3 (Hairer, Nørsett
+    /// & Wanner 1993, II.10).
     Combined {
         /// The row of the fifth-order estimate.
         fifth: Weights,
@@ -57,38 +54,35 @@ pub enum ErrorRule {
     },
 }
 
-/// How the solution between the ends of a step follows from the stages, with
-/// `x = (t - t_old) / h` in `[0, 1]`.
+/// How the solution between the ends of a step follows from the stages, with x = (t − t_old) / h in `[0, 1]`.
 #[derive(Debug)]
 pub enum DenseRule {
-    /// `y_old + h sum_r x^r q_r`, `r = 1 ..`, where row `r` gives
-    /// `q_r = sum_i p_ri k_i`.
+    /// y_old + h Σᵣ xʳ qᵣ, r = 1, 2, …, where row `r` gives qᵣ = Σᵢ pᵣᵢ kᵢ.
     Powers(&'static [Weights]),
-    /// `y_old + x (F_0 + (1 - x) (F_1 + x (F_2 + (1 - x) (F_3 + ...))))`, where
-    /// `F_0 = y' - y`, `F_1 = h k_0 - F_0`, `F_2 = 2 F_0 - h (k_0 + k_s)` and
-    /// the remaining `F` are `h` times the rows `rest`.
+    /// y_old + x (F₀ + (1 − x) (F₁ + x (F₂ + (1 − x) (F₃ + …)))), where F₀ = y′ − y, F₁ = h k₀ − F₀,
+    /// F₂ = 2 F₀ − h (k₀ + kₛ) and the remaining `F` are `h` times the rows `rest`.
     Nested {
         /// Stages evaluated in addition, numbered from `s + 1` on.
         extra: &'static [Stage],
-        /// Rows of `F_3, F_4, ...` over all stages.
+        /// Rows of F₃, F₄, … over all stages.
         rest: &'static [Weights],
     },
 }
 
-/// The coefficients of one embedded explicit Runge-Kutta pair.
+/// The coefficients of one embedded explicit Runge–Kutta pair.
 #[derive(Debug)]
 pub struct Tableau {
     /// The name of the integrator, as parsed and displayed.
     pub name: &'static str,
-    /// Order of the solution that is carried on.
+    /// Order of the solution that is propagated.
     pub order: usize,
     /// Order `q` of the error estimate, which is `O(h^(q + 1))`.
     pub error_order: usize,
     /// Order of the dense output.
     pub dense_order: usize,
-    /// The stages `1 .. s - 1`; stage 0 is `f(t, y)`.
+    /// The stages 1 … s − 1; stage 0 is `f(t, y)`.
     pub stages: &'static [Stage],
-    /// The row `b_i`, nonzero entries only.
+    /// The row bᵢ, nonzero entries only.
     pub solution: Weights,
     /// The estimate of the local error.
     pub error: ErrorRule,
@@ -97,28 +91,27 @@ pub struct Tableau {
 }
 
 impl Tableau {
-    /// Index `s` of the derivative at the end of the step, which is also the
-    /// number of evaluations that one trial step costs.
+    /// Index `s` of the derivative at the end of the step, which is also the number of evaluations that one trial step
+    /// costs.
     pub const fn last(&self) -> usize {
         self.stages.len() + 1
     }
 }
 
-/// An integrator with adaptive steps: an embedded explicit Runge-Kutta pair, or Adams.
+/// An integrator with adaptive steps: an embedded explicit Runge–Kutta pair, or Adams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Integrator {
-    /// Dormand and Prince's pair of orders 5 and 4 (SciPy's `RK45`, Diffrax's
-    /// `Dopri5`): six evaluations a step.
+    /// Dormand and Prince's pair of orders 5 and 4 (SciPy's `RK45`, Diffrax's `Dopri5`): six evaluations per step.
     #[default]
     Dopri5,
-    /// The method of order 8 with error estimates of orders 5 and 3 (SciPy's
-    /// `DOP853`): twelve evaluations a step, for tight tolerances.
+    /// The method of order 8 with error estimates of orders 5 and 3 (SciPy's `DOP853`): twelve evaluations per step,
+    /// for tight tolerances.
     Dop853,
-    /// Bogacki and Shampine's pair of orders 3 and 2 (SciPy's `RK23`): three
-    /// evaluations a step, for loose tolerances.
+    /// Bogacki and Shampine's pair of orders 3 and 2 (SciPy's `RK23`): three evaluations per step, for loose
+    /// tolerances.
     Bosh3,
-    /// The Adams method of orders 1 to 8, chosen as it goes: one evaluation a step
-    /// (predict, evaluate, correct), for evaluations that are expensive.
+    /// The Adams method of orders 1 to 8, chosen on the way: one evaluation per step (predict, evaluate, correct), for
+    /// expensive evaluations.
     Adams,
 }
 
@@ -126,7 +119,7 @@ impl Integrator {
     /// All integrators.
     pub const ALL: [Integrator; 4] = [Integrator::Dopri5, Integrator::Dop853, Integrator::Bosh3, Integrator::Adams];
 
-    /// The coefficients of a Runge-Kutta pair; the Adams method has none that are fixed.
+    /// The coefficients of a Runge–Kutta pair; the Adams method has no fixed ones.
     pub const fn tableau(self) -> Option<&'static Tableau> {
         match self {
             Integrator::Dopri5 => Some(&DOPRI5),
@@ -151,7 +144,7 @@ impl fmt::Display for Integrator {
     }
 }
 
-/// A name that is not that of any [`Integrator`].
+/// An unknown [`Integrator`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownIntegrator(
     /// The name as given.
@@ -182,8 +175,7 @@ impl FromStr for Integrator {
     }
 }
 
-/// Dormand and Prince's pair of orders 5 and 4, with Shampine's dense output of
-/// order 4.
+/// Dormand and Prince's pair of orders 5 and 4, with Shampine's dense output of order 4.
 pub static DOPRI5: Tableau = Tableau {
     name: "dopri5",
     order: 5,
@@ -247,8 +239,7 @@ pub static DOPRI5: Tableau = Tableau {
     ]),
 };
 
-/// Bogacki and Shampine's pair of orders 3 and 2, with the cubic Hermite
-/// polynomial as dense output.
+/// Bogacki and Shampine's pair of orders 3 and 2, with the cubic Hermite polynomial as dense output.
 pub static BOSH3: Tableau = Tableau {
     name: "bosh3",
     order: 3,

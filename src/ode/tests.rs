@@ -4,7 +4,7 @@ use super::control::{Tolerance, factor, first_step, min_step};
 use super::stepper::Stepper;
 use super::tableau::{DenseRule, ErrorRule, Integrator, Tableau, UnknownIntegrator};
 
-/// The Runge-Kutta pairs.
+/// The Runge–Kutta pairs.
 fn pairs() -> impl Iterator<Item = &'static Tableau> {
     Integrator::ALL.into_iter().filter_map(Integrator::tableau)
 }
@@ -55,7 +55,7 @@ fn dense_rows_satisfy_the_quadrature_conditions() {
     for tableau in pairs() {
         let method = tableau.name;
         match tableau.dense {
-            // The coefficient of x^r in the integral of t^power to x.
+            // The coefficient of xʳ in the integral of t^power to x.
             DenseRule::Powers(rows) => {
                 assert_eq!(rows.len(), tableau.dense_order);
                 for (r, row) in (1..).zip(rows) {
@@ -72,7 +72,7 @@ fn dense_rows_satisfy_the_quadrature_conditions() {
                     assert!(stage.weights.iter().all(|(j, w)| *j < index && *w != 0.0));
                     assert!((moment(tableau, stage.weights, 0) - stage.node).abs() < 1e-13);
                 }
-                // Lines and parabolas need F_0 .. F_2 only.
+                // Lines and parabolas need F₀ … F₂ only.
                 for row in rest {
                     for power in 0..3 {
                         assert!(moment(tableau, row, power).abs() < 1e-11, "{method} {power}");

@@ -90,9 +90,9 @@ impl LatentGaussian {
 
 /// log ∫ Poisson(y | e^f) N(f | m, v) df, by the trapezoidal rule in x = (f − m)/√v.
 ///
-/// The integrand is log-concave, with its top where √v(y − e^f) = x and there the width w = 1/√(1 + v e^f). The rule
-/// runs as far as the integrand exceeds e⁻⁴⁰ of the top. Its error falls like exp(−2πd/h) with the width d of the strip
-/// in which the integrand is tame: w for its Gaussian part and π/2 in f for exp(−e^f), hence the step.
+/// The integrand is log-concave, with its maximum where √v(y − e^f) = x, and there it has the width w = 1/√(1 + v e^f).
+/// The rule runs as far as the integrand exceeds e⁻⁴⁰ of its maximum. Its error falls like exp(−2πd/h) with the width d
+/// of the strip in which the integrand is tame: w for its Gaussian part and π/2 in f for exp(−e^f), hence the step.
 fn log_poisson_mixture(y: f64, mean: f64, variance: f64) -> f64 {
     const NEGLIGIBLE: f64 = 40.0;
     const MOST_NODES: f64 = 20_000.0;
@@ -101,7 +101,9 @@ fn log_poisson_mixture(y: f64, mean: f64, variance: f64) -> f64 {
     if deviation == 0.0 {
         return log_integrand(0.0);
     }
-    // The top lies between x = 0 and where e^f = y (f = −750 stands for log 0), and nearer to 0 than √v |y − e^m|.
+    // The maximum lies between x = 0 and the point where e^f = y (with f = −750 in place of log 0), and closer to 0
+    // than √v
+    // |y − e^m|.
     let slope = |x: f64| deviation * (y - (mean + deviation * x).exp()) - x;
     let balance = if y > 0.0 { y.ln() } else { mean.min(-750.0) };
     let reach = ((balance - mean).abs() / deviation).min(deviation * (y - mean.exp()).abs());

@@ -11,23 +11,23 @@ use crate::memory;
 /// A Gaussian over the raw outputs at each test point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatentGaussian {
-    /// f(x, θ̂): one row for each point.
+    /// f(x, θ̂): one row per point.
     pub mean: Array2<f64>,
-    /// J G⁻¹ Jᵀ: one P × P matrix for each point, without observation noise.
+    /// J G⁻¹ Jᵀ: one P × P matrix per point, without observation noise.
     pub covariance: Array3<f64>,
 }
 
-/// One Gaussian over the raw outputs at all test points together.
+/// One Gaussian over the raw outputs at all test points jointly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JointGaussian {
-    /// Output p at point t stands at `t·P + p`.
+    /// Output p at point t is at `t·P + p`.
     pub mean: Array1<f64>,
     /// The covariance in the same order.
     pub covariance: Array2<f64>,
 }
 
 impl LatentGaussian {
-    /// Checks that there is a P × P covariance for each row of the mean.
+    /// Checks that there is one P × P covariance per row of the mean.
     pub(super) fn check_shape(&self) -> Result<()> {
         let (points, p) = self.mean.dim();
         check_size("number of covariances", points, self.covariance.dim().0)?;
@@ -35,13 +35,13 @@ impl LatentGaussian {
         check_size("number of columns of a covariance", p, self.covariance.dim().2)
     }
 
-    /// The variance of each output alone: the diagonals of the covariances.
+    /// The variances of single outputs: the diagonals of the covariances.
     pub fn variance(&self) -> Array2<f64> {
         Array2::from_shape_fn(self.mean.dim(), |(t, p)| self.covariance[(t, p, p)])
     }
 }
 
-/// The linearised predictive at each input on its own.
+/// The linearised predictive at each input separately.
 pub fn linearized(laplace: &Laplace, inputs: &Array2<f64>) -> Result<LatentGaussian> {
     let (points, p) = check_inputs(laplace, inputs)?;
     let mean = laplace.outputs(inputs)?;
@@ -60,7 +60,7 @@ pub fn linearized(laplace: &Laplace, inputs: &Array2<f64>) -> Result<LatentGauss
     Ok(LatentGaussian { mean, covariance })
 }
 
-/// The linearised predictive at all inputs together.
+/// The linearised predictive at all inputs jointly.
 pub fn linearized_joint(laplace: &Laplace, inputs: &Array2<f64>) -> Result<JointGaussian> {
     let (points, p) = check_inputs(laplace, inputs)?;
     let d = laplace.parameters().len();

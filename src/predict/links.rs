@@ -1,4 +1,5 @@
-//! From a Gaussian over raw outputs to a prediction of y: closed forms where there are, else one of three links.
+//! From a Gaussian over raw outputs to a prediction of y: closed forms where there are any, otherwise one of three
+//! links.
 //!
 //! - probit: p = softmax(f/√(1 + π/8·var)), variances entrywise (sigmoid for Bernoulli)
 //! - Monte Carlo: the mean of softmax over draws of f
@@ -25,7 +26,7 @@ pub enum Link {
     Bridge,
 }
 
-/// How many draws, and from which seed.
+/// The number of draws, and their seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonteCarlo {
     /// Draws at each test point.
@@ -162,7 +163,8 @@ fn probit_factor(variance: f64) -> f64 {
 fn centred(mean: ArrayView1<'_, f64>, covariance: ArrayView2<'_, f64>) -> (Vec<f64>, Vec<f64>) {
     let row_sums: Vec<f64> = covariance.rows().into_iter().map(|row| row.sum()).collect();
     let (total, sum): (f64, f64) = (row_sums.iter().sum(), mean.sum());
-    // When the sum is certain (up to rounding), its value does not inform the logits: the same is taken from each.
+    // When the sum is certain (up to rounding), it carries no information about the logits: the same amount is
+    // subtracted from each.
     let count = row_sums.len() as f64;
     let rounding = 4.0 * count * f64::EPSILON * covariance.iter().map(|value| value.abs()).sum::<f64>();
     let share = |k: usize| if total > rounding { row_sums[k] / total } else { 1.0 / count };
@@ -171,7 +173,8 @@ fn centred(mean: ArrayView1<'_, f64>, covariance: ArrayView2<'_, f64>) -> (Vec<f
     (logits, variances)
 }
 
-/// A Dirichlet distribution over class probabilities, by its means and the factor of their variances p(1 − p).
+/// A Dirichlet distribution over class probabilities, given by its means p and the factor that multiplies p(1 − p) in
+/// their variances.
 pub(super) struct Dirichlet {
     pub log_probabilities: Vec<f64>,
     /// 1/(1 + Σα).
@@ -179,7 +182,7 @@ pub(super) struct Dirichlet {
 }
 
 impl Dirichlet {
-    /// The Laplace bridge from centred logits. Where a variance vanishes the distribution is a point.
+    /// The Laplace bridge from centred logits. Where a variance vanishes, the distribution is a point mass.
     fn bridge(logits: &[f64], variances: &[f64]) -> Self {
         let count = logits.len() as f64;
         if variances.iter().any(|variance| *variance <= 0.0) {

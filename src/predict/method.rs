@@ -1,4 +1,4 @@
-//! The ways to predict, and the one function that takes them.
+//! The ways to predict, and the one function that uses them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum Method {
     Nn(Draws),
     /// The model itself, averaged over weights drawn along geodesics.
     Riemannian(Geodesics),
-    /// The model itself, averaged over samples drawn before.
+    /// The model itself, averaged over samples drawn earlier.
     Samples(Arc<Samples>),
 }
 
@@ -60,7 +60,7 @@ impl Method {
     }
 }
 
-/// Draws of the weights by their range within a seeded stream: draw i is the same in any range.
+/// Draws of the weights, as a range of a seeded stream: draw i is the same in any range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draws {
     /// Which draws.
@@ -76,7 +76,7 @@ impl Draws {
     }
 }
 
-/// Geodesics to draw, and how bad they may be.
+/// Geodesics to draw, and the share of them that may fail.
 #[derive(Debug, Clone)]
 pub struct Geodesics {
     /// The metric (default: Fisher).
@@ -86,7 +86,7 @@ pub struct Geodesics {
     /// Which samples, and the settings of each.
     pub sampler: SamplerOptions,
     /// The share of samples that may fail or be uncertified (default: 5 %). Beyond it [`predict`] returns
-    /// [`Error::Uncertified`]; 1 lets everything pass, to be judged by the prediction's report.
+    /// [`Error::Uncertified`]; 1 lets everything pass, and the prediction's report tells how many failed.
     pub allow_uncertified: f64,
 }
 
@@ -179,7 +179,7 @@ fn mixture(laplace: &Laplace, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>
 pub fn draw_weights(laplace: &Laplace, draws: &Draws) -> Result<Array2<f64>> {
     let theta = laplace.parameters();
     let count = draws.range.len();
-    let _reservation = memory::reserve("the samples", count as f64 * theta.len() as f64, "ask for fewer samples")?;
+    let _reservation = memory::reserve("the samples", count as f64 * theta.len() as f64, "draw fewer samples")?;
     let mut weights = Array2::zeros((count, theta.len()));
     let rows = weights.as_slice_mut().unwrap_or_default().par_chunks_mut(theta.len().max(1));
     rows.zip(draws.range.clone()).for_each(|(row, index)| {

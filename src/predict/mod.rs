@@ -1,6 +1,6 @@
 //! Predictions at new inputs: linearised (GLM), from samples of the weights, or from the trained model alone.
 //!
-//! [`predict`] is the one way: a [`Method`] in, a [`Prediction`] out.
+//! [`predict`] is the one entry point: a [`Method`] in, a [`Prediction`] out.
 
 mod density;
 mod distribution;

@@ -1,10 +1,10 @@
-//! A predictive distribution by its moments: mean, variance split, and for classes entropies.
+//! A predictive distribution by its moments: mean, the parts of the variance and, for classes, entropies.
 
 use ndarray::{Array1, Array2};
 
 use crate::likelihood::Family;
 
-/// A predictive distribution, summarised: one row for each test point, one column for each output (or class).
+/// A predictive distribution, summarised: one row per test point, one column per output (or class).
 ///
 /// The variances are of the observation y (for classes: of each class's indicator): what more data would reduce
 /// (epistemic), what they would not (aleatoric), and their sum.

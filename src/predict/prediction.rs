@@ -1,5 +1,5 @@
-//! The one result of predicting: moments, intervals, quantiles, class probabilities, draws, densities, and what is to be
-//! known about the samples behind it.
+//! The one result of predicting: moments, intervals, quantiles, class probabilities, draws, densities, and a report on
+//! the samples behind it.
 
 use ndarray::{Array1, Array2, Array3};
 
@@ -12,10 +12,10 @@ use crate::likelihood::Family;
 use crate::memory;
 use crate::random::{Purpose, stream};
 
-/// Points at which a log-normal rate is taken for quantiles, equally likely.
+/// The number of equally likely points at which a log-normal rate is evaluated for quantiles.
 const RATES: usize = 400;
 
-/// How the samples behind a prediction ended. Failed ones are not part of it, uncertified ones are.
+/// How the samples behind a prediction ended. Failed ones do not enter it; uncertified ones do.
 pub type SamplingReport = crate::error::SamplingCount;
 
 impl SamplingReport {
@@ -35,7 +35,7 @@ impl SamplingReport {
 pub enum Predictive {
     /// One model: its raw outputs.
     Network {
-        /// One row for each input.
+        /// One row per input.
         outputs: Array2<f64>,
     },
     /// A Gaussian over the raw outputs, and the link for classes.
@@ -49,7 +49,7 @@ pub enum Predictive {
     Sampled(SampledPredictive),
 }
 
-/// A prediction: one row for each input, one column for each output (or class).
+/// A prediction: one row per input, one column per output (or class).
 ///
 /// The variances are of the observation y (for classes: of each class's indicator): what more data would reduce
 /// (epistemic), what they would not (aleatoric), and their sum.
@@ -68,7 +68,7 @@ pub struct Prediction {
     pub entropy: Option<Array1<f64>>,
     /// The mutual information between class and weights, where samples were drawn.
     pub mutual_information: Option<Array1<f64>>,
-    /// How the Riemannian samples ended, where there are some.
+    /// How the Riemannian samples ended, if there are any.
     pub samples: Option<SamplingReport>,
     family: Family,
     predictive: Predictive,
@@ -76,7 +76,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The prediction of a distribution in the units of the model, in those of the data.
+    /// Turns a distribution in the units of the model into a prediction in those of the data.
     pub(super) fn new(
         family: Family,
         predictive: Predictive,
@@ -132,13 +132,13 @@ impl Prediction {
         self.total_variance.mapv(f64::sqrt)
     }
 
-    /// The class probabilities, one column for each class; none for regression and counts. A Bernoulli output has one
+    /// The class probabilities, one column per class; none for regression and counts. A Bernoulli output has one
     /// column, the probability of 1.
     pub fn class_probabilities(&self) -> Option<&Array2<f64>> {
         matches!(self.family, Family::Categorical(_) | Family::Bernoulli(_)).then_some(&self.mean)
     }
 
-    /// The central interval that holds y with probability `level`: its lower and upper ends.
+    /// The central interval that contains y with probability `level`: its lower and upper ends.
     pub fn interval(&self, level: f64) -> Result<(Array2<f64>, Array2<f64>)> {
         if !(level > 0.0 && level < 1.0) {
             return Err(Error::QuantileLevel(level));
@@ -150,7 +150,7 @@ impl Prediction {
         }
     }
 
-    /// Quantiles of y (noise included) at each level, one matrix for each. Classes have none.
+    /// Quantiles of y (noise included), one matrix per level. Classes have none.
     pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Array2<f64>>> {
         if let Some(level) = levels.iter().find(|level| !(**level > 0.0 && **level < 1.0)) {
             return Err(Error::QuantileLevel(*level));

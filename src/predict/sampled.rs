@@ -80,7 +80,7 @@ impl SampledPredictive {
         summary.finish()
     }
 
-    /// Quantiles over the samples of E(y | θ_s): one matrix (points × outputs) a level, by linear interpolation.
+    /// Quantiles over the samples of E(y | θ_s): one matrix (points × outputs) per level, by linear interpolation.
     pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Array2<f64>>> {
         if let Some(level) = levels.iter().find(|level| !(0.0..=1.0).contains(*level)) {
             return Err(Error::QuantileLevel(*level));

@@ -1,5 +1,6 @@
-//! Have the chains converged, and how many independent draws are theirs worth: rank-normalised split R̂ and effective
-//! sample sizes (Vehtari, Gelman, Simpson, Carpenter, Bürkner 2021, "Rank-normalization, folding, and localization").
+//! Whether the chains have converged, and how many independent draws theirs are worth: rank-normalised split R̂ and
+//! effective sample sizes (Vehtari, Gelman, Simpson, Carpenter, Bürkner 2021, "Rank-normalization, folding, and
+//! localization").
 //!
 //! Each of m chains is split into halves of n draws. With W the mean variance within the halves and B/n the variance of
 //! their means, var⁺ = (n − 1)/n·W + B/n and
@@ -19,22 +20,22 @@ pub const WORST_R_HAT: f64 = 1.01;
 /// The least bulk effective sample size of a reference: 400 (Vehtari et al. 2021), below which R̂ itself is too noisy.
 pub const LEAST_BULK_ESS: f64 = 400.0;
 
-/// The largest share of divergent transitions in a reference run: one in a thousand, our choice. R̂ alone does not see
-/// them: the paper's funnel at the paper's sizes has one in a hundred, with R̂ = 1.001.
+/// The largest share of divergent transitions in a reference run: one in a thousand, our choice. R̂ alone does not
+/// detect them: the paper's funnel at the paper's sizes has one in a hundred, with R̂ = 1.001.
 pub const MOST_DIVERGENT: f64 = 1e-3;
 
 /// The three together, for a refusal.
 pub(super) const LIMITS: ReferenceLimits =
     ReferenceLimits { r_hat: WORST_R_HAT, bulk_ess: LEAST_BULK_ESS, divergent: MOST_DIVERGENT };
 
-/// Draws a half of a chain must have for Geyer's sequence to start.
+/// The least number of draws in half a chain for Geyer's sequence to start.
 const LEAST_HALF: usize = 6;
 
 /// The diagnostics of one quantity: a parameter, or any scalar function of the draws.
 ///
-/// All are NaN, which means unknown, where the chains have fewer than 12 draws each or where the quantity never
-/// changes (in draws that are all the same nothing shows whether the sampler moved). Chains that each stand still at
-/// a place of their own have R̂ = ∞.
+/// All are NaN, which means unknown, where the chains have fewer than 12 draws each or where the quantity never changes
+/// (when all draws are the same, nothing shows whether the sampler moved). Chains that each stay at a different point
+/// have R̂ = ∞.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Convergence {
     /// R̂: 1 when the chains agree.
@@ -66,14 +67,14 @@ impl Convergence {
         Ok(Diagnostics::of(values.insert_axis(Axis(1)), chains)?.quantities[0])
     }
 
-    /// Of finite values, chain after chain.
+    /// The diagnostics of finite values, chain after chain.
     fn of_checked(values: &[f64], chains: usize) -> Self {
         let halves = Halves::of(values, chains);
         let draws = halves.collect(values);
         let scores = halves.chunked(normal_scores(&draws));
         let spread = halves.chunked(normal_scores(&folded(&draws)));
         Self {
-            // f64::max would drop a NaN; a quantity with two values has no spread to compare, and needs none.
+            // f64::max would drop a NaN. A quantity with two values has no spread to compare, and needs no comparison.
             r_hat: if scores.is_constant() { f64::NAN } else { scores.r_hat().max(spread.r_hat()) },
             bulk_ess: scores.effective_sample_size(),
             mean_ess: halves.chunked(draws).effective_sample_size(),
@@ -81,7 +82,7 @@ impl Convergence {
     }
 }
 
-/// Where the halves of the chains are: the middle draw of a chain of odd length belongs to neither.
+/// The positions of the halves of the chains: the middle draw of a chain of odd length belongs to neither.
 struct Halves {
     chains: usize,
     per_chain: usize,
@@ -133,7 +134,7 @@ impl SplitChains {
         let constant = centred.iter().all(|value| *value == centred[0]);
         let mut means = Vec::with_capacity(centred.len() / length);
         for half in centred.chunks_exact_mut(length) {
-            // A mean of equal numbers may round to another one; their variance must still be zero.
+            // The mean of equal numbers may round to another number; their variance must still be zero.
             let mean = if half.iter().all(|value| *value == half[0]) { half[0] } else { half.iter().sum::<f64>() / n };
             half.iter_mut().for_each(|value| *value -= mean);
             means.push(mean);
@@ -188,16 +189,16 @@ impl SplitChains {
 /// The diagnostics of several quantities, and the worst of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnostics {
-    /// One for each column.
+    /// One per column.
     pub quantities: Vec<Convergence>,
 }
 
 impl Diagnostics {
     /// The diagnostics of every column of `values`, whose rows are draws, chain after chain.
     ///
-    /// The columns may be parameters or any functions of them. Networks want the latter (predictions at test points):
-    /// their hidden units can be permuted and their signs flipped, so that chains which agree on every prediction need
-    /// not agree on a weight.
+    /// The columns may be parameters or any functions of them. For networks use the latter (predictions at test
+    /// points): their hidden units can be permuted and their signs flipped, so that chains which agree on every
+    /// prediction need not agree on a weight.
     pub fn of(values: ArrayView2<'_, f64>, chains: usize) -> Result<Self> {
         if chains == 0 || !values.nrows().is_multiple_of(chains) {
             return Err(InvalidChains::Unequal { chains, draws: values.nrows() }.into());

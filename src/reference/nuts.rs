@@ -1,7 +1,7 @@
 //! The no-U-turn sampler (Hoffman and Gelman 2014, multinomial as in Betancourt 2017) on a target, through `nuts-rs`.
 //!
-//! Draws (θ, ρ) ∝ exp(ℓ(θ) − ½ρᵀM⁻¹ρ) by leapfrog steps; step size and mass matrix M are tuned in the warm-up, from draws
-//! and gradients (Stan, which the paper used, tunes M from draws alone; both leave the posterior as it is).
+//! Draws (θ, ρ) ∝ exp(ℓ(θ) − ½ρᵀM⁻¹ρ) by leapfrog steps; step size and mass matrix M are tuned in the warm-up, from
+//! draws and gradients (Stan, which the paper used, tunes M from draws alone; both leave the posterior unchanged).
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -40,7 +40,8 @@ pub enum MassMatrix {
     LowRank,
 }
 
-/// Where the chains start. Starts should be wider apart than the posterior, for R̂ to see what was missed.
+/// Where the chains start. Starts should be spread more widely than the posterior, so that R̂ can detect what was
+/// missed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Start<'a> {
     /// θ ~ N(0, I).
@@ -63,10 +64,10 @@ pub struct NutsOptions {
     pub warmup: usize,
     /// Iterations of each chain after warm-up (default 20,000).
     pub draws: usize,
-    /// Of these, one in so many is kept (default 10).
+    /// One in this many of these is kept (default 10).
     pub thinning: usize,
     /// The mean acceptance rate that the step size is tuned to, between 0 and 1 (default 0.8, Stan's; the paper's for
-    /// the banana is 0.95). More is slower and bends better.
+    /// the banana is 0.95). Higher values are slower, and follow strongly curved densities better.
     pub target_accept: f64,
     /// Trajectories have fewer than 2^depth steps (default 10, Stan's).
     pub max_tree_depth: usize,
@@ -82,7 +83,7 @@ impl Default for NutsOptions {
     }
 }
 
-/// 2^30 steps of one trajectory are beyond any patience, and their count within 32 bits.
+/// 2³⁰ steps of one trajectory take too long for any use, and their count still fits in 32 bits.
 const DEEPEST_TREE: usize = 30;
 
 impl NutsOptions {
@@ -98,17 +99,17 @@ impl NutsOptions {
         seed: 0,
     };
 
-    /// A run for a first look: 4 chains of 1,000 draws after 1,000 of warm-up, all kept.
+    /// A short run for a first look: 4 chains of 1,000 draws after 1,000 of warm-up, all kept.
     pub fn quick() -> Self {
         Self { chains: 4, warmup: 1000, draws: 1000, thinning: 1, ..Self::default() }
     }
 
-    /// Draws that are kept of each chain.
+    /// The number of draws kept per chain.
     pub fn kept_per_chain(&self) -> usize {
         self.draws / self.thinning.max(1)
     }
 
-    /// Iterations of all chains, warm-up included: the sum of what the progress callback is told.
+    /// Iterations of all chains, warm-up included: the sum of what the progress callback receives.
     pub fn iterations(&self) -> usize {
         self.chains.saturating_mul(self.warmup.saturating_add(self.draws))
     }
@@ -208,7 +209,7 @@ impl ChainRun<'_> {
         settings.maxdepth = options.max_tree_depth as u64;
         settings.adapt_options.step_size_settings.target_accept = options.target_accept;
 
-        // Two streams for each chain: its starts, and the key of its sampler's own generator.
+        // Two streams per chain: its starts, and the key of its sampler's own generator.
         let mut key = [0; 32];
         stream(options.seed, Purpose::ChainKey, chain as u64).fill_bytes(&mut key);
         let mut density = Density { n_params: target.n_params(), evaluator: target.evaluator() };
@@ -266,13 +267,13 @@ impl ChainRun<'_> {
     }
 }
 
-/// ℓ(θ) as `nuts-rs` wants it.
+/// ℓ(θ) in the form that `nuts-rs` needs.
 struct Density {
     n_params: usize,
     evaluator: TargetEvaluator,
 }
 
-/// ℓ(θ) or its gradient left the finite numbers: the sampler counts a divergence and goes elsewhere.
+/// ℓ(θ) or its gradient left the finite numbers: the sampler counts a divergence and continues elsewhere.
 #[derive(Debug, thiserror::Error)]
 #[error("the log posterior or its gradient is not finite")]
 struct NotFinite;

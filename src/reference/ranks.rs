@@ -18,7 +18,7 @@ pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {
     scores
 }
 
-/// |x − median|: what R̂ needs to see chains of the same location and different scale.
+/// |x − median|: lets R̂ detect chains with the same location and different scales.
 pub(super) fn folded(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -31,8 +31,8 @@ pub(super) fn folded(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| (value - median).abs()).collect()
 }
 
-/// Φ⁻¹(p) for 0 < p < 1, to a relative error of 1.2e-9 (Acklam's rational approximations): far below what a rank of
-/// a finite sample can tell.
+/// Φ⁻¹(p) for 0 < p < 1, to a relative error of 1.2e-9 (Acklam's rational approximations): far below the resolution of
+/// ranks in a finite sample.
 fn normal_quantile(probability: f64) -> f64 {
     const CENTRAL_ABOVE: [f64; 6] = [
         -3.969683028665376e1,

@@ -12,8 +12,8 @@ pub struct ChainReport {
     pub step_size: f64,
     /// Transitions after warm-up.
     pub transitions: usize,
-    /// Transitions after warm-up whose energy error exceeded 1000 or whose density was not finite. They point at
-    /// regions the sampler cannot enter.
+    /// Transitions after warm-up whose energy error exceeded 1000 or whose density was not finite. They indicate
+    /// regions that the sampler cannot enter.
     pub divergences: usize,
     /// Transitions after warm-up whose trajectory reached the deepest tree allowed.
     pub depth_limited: usize,
@@ -21,7 +21,7 @@ pub struct ChainReport {
     pub gradients: usize,
 }
 
-/// Draws from the posterior, with the evidence that they are.
+/// Draws from the posterior, with the diagnostics that support them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReferenceSample {
     /// The kept draws, chain after chain: draws × D.
@@ -77,8 +77,8 @@ impl ReferenceSample {
         Err(Refusal { quantity, r_hat, bulk_ess, divergences, transitions, limits: LIMITS })
     }
 
-    /// The diagnostics of functions of the draws, one a column, one row for each kept draw: for a network, whose weights
-    /// are not identifiable, its predictions at test points.
+    /// The diagnostics of functions of the draws, one column per function and one row per kept draw: for a network,
+    /// whose weights are not identifiable, its predictions at test points.
     pub fn diagnostics_of(&self, values: ArrayView2<'_, f64>) -> Result<Diagnostics> {
         check_size("number of draws", self.draws.nrows(), values.nrows())?;
         Diagnostics::of(values, self.chains())

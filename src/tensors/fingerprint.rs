@@ -12,7 +12,7 @@ pub const FINGERPRINT: &str = "fingerprint";
 /// The fingerprint of a file with these contents: XXH3, 128 bits, in hexadecimal.
 ///
 /// It covers the names, types, shapes and values of all tensors and all metadata except the entry [`FINGERPRINT`], in
-/// any order. It tells contents apart and finds damage; it is no defence against forgery.
+/// any order. It tells contents apart and finds damage; it does not protect against forgery.
 /// [`TensorFile::fingerprint`](super::TensorFile::fingerprint) is the same for a file that was read.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! Files that appear whole or not at all.
 //!
-//! What is written goes to a temporary file beside the target. When it is complete it is flushed to disk, given its
+//! Data are written to a temporary file next to the target. When it is complete it is flushed to disk, given its
 //! permissions and renamed to the target's name; then the folder is flushed. At every moment the target is either the
 //! old file or the complete new one, even after a crash or on a full disk.
 

@@ -72,7 +72,7 @@ struct Header<'a> {
     metadata: &'a BTreeMap<String, String>,
 }
 
-/// What the header says of one tensor.
+/// The header's entry for one tensor.
 #[derive(serde::Serialize)]
 struct Description<'a> {
     dtype: &'static str,

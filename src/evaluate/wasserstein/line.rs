@@ -2,10 +2,9 @@
 
 use super::{Wasserstein, relative_gap, sum};
 
-/// The quantile coupling of two sets of numbers of mass `units` per point:
-/// the k-th unit of mass on the left goes to the k-th unit on the right. The
-/// lower bound is the integral of |F - G| over the distribution functions,
-/// the value of the potential with slope sign(G - F).
+/// The quantile coupling of two sets of numbers of mass `units` per point: the k-th unit of mass on the left goes to
+/// the k-th unit on the right. The lower bound is the integral of |F − G| over the distribution functions, the value of
+/// the potential with slope sign(G − F).
 pub(super) fn solve(points: &[Vec<f64>; 2], units: [i64; 2], total: f64) -> Wasserstein {
     let [mut a, mut b] = points.clone();
     a.sort_unstable_by(f64::total_cmp);

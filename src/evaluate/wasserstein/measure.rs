@@ -3,8 +3,7 @@
 use super::search::LANES;
 use std::cmp::Ordering;
 
-/// Number of neighbouring points that one point of the next coarser level
-/// stands for.
+/// The number of neighbouring points that one point of the next coarser level represents.
 pub(super) const GROUP: usize = 4;
 
 /// A discrete measure with integer masses on distinct points.
@@ -22,9 +21,8 @@ impl Measure {
         self.mass.len()
     }
 
-    /// The coarser measure that keeps every fourth point, with the mass of
-    /// its whole group: in the order of [`spatial_order`] neighbours share a
-    /// group, and the total mass is unchanged.
+    /// The coarser measure that keeps every fourth point, with the mass of its whole group: in the order of
+    /// [`spatial_order`] neighbours share a group, and the total mass is unchanged.
     pub fn coarsen(&self, dim: usize) -> Self {
         Self {
             points: self.points.chunks(dim * GROUP).flat_map(|group| group[..dim].iter().copied()).collect(),
@@ -33,19 +31,17 @@ impl Measure {
     }
 }
 
-/// Multiplies by 2^e in two steps, so that no intermediate power overflows.
+/// Multiplies by 2ᵉ in two steps, so that no intermediate power overflows.
 pub(super) fn times_power_of_two(x: f64, e: i32) -> f64 {
     let half = e / 2;
     x * 2f64.powi(half) * 2f64.powi(e - half)
 }
 
-/// Prepares the coordinates without changing any distance ratio: both clouds
-/// are scaled by one power of two, so that the largest coordinate has a
-/// magnitude of about one and squares neither overflow nor, where it matters,
-/// underflow; columns that are constant over both clouds are dropped; the
-/// others are sorted by decreasing mean absolute deviation, so that partial
-/// sums of squares grow as fast as possible. Returns the points, their
-/// dimension and the exponent to scale distances back by.
+/// Prepares the coordinates without changing any distance ratio: both clouds are scaled by one power of two, so that
+/// the largest coordinate has a magnitude of about one and squares neither overflow nor, where it matters, underflow;
+/// columns that are constant over both clouds are dropped; the others are sorted by decreasing mean absolute deviation,
+/// so that partial sums of squares grow as fast as possible. Returns the points, their dimension and the exponent to
+/// scale distances back by.
 pub(super) fn normalise(a: &[f64], b: &[f64], dim: usize) -> ([Vec<f64>; 2], usize, i32) {
     let largest = a.iter().chain(b).fold(0.0f64, |m, x| m.max(x.abs()));
     let exponent = if largest > 0.0 { largest.log2().floor() as i32 } else { 0 };
@@ -97,9 +93,8 @@ fn merge(points: &[f64], dim: usize, unit: i64) -> Measure {
     out
 }
 
-/// Removes the mass the two measures have in common. For a metric cost the
-/// optimal value depends on the difference of the measures only, so shared
-/// mass may stay where it is.
+/// Removes the mass that the two measures have in common. For a metric cost the optimal value depends only on the
+/// difference of the measures, so shared mass need not move.
 fn cancel(a: &mut Measure, b: &mut Measure, dim: usize) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
@@ -130,9 +125,8 @@ fn gather(side: &Measure, order: &[usize], dim: usize) -> Measure {
     }
 }
 
-/// Orders points by recursive median cuts along the widest coordinate, so
-/// that neighbours in the list are neighbours in space and every run of
-/// [`LANES`] points is one cell.
+/// Orders points by recursive median cuts along the widest coordinate, so that neighbours in the list are neighbours in
+/// space and every run of [`LANES`] points is one cell.
 fn spatial_order(points: &[f64], dim: usize, order: &mut [usize]) {
     let mut stack = vec![(0, order.len())];
     while let Some((low, high)) = stack.pop() {
@@ -160,8 +154,7 @@ fn spatial_order(points: &[f64], dim: usize, order: &mut [usize]) {
     }
 }
 
-/// The reduced transport problem: equal points merged, common mass removed,
-/// and each side in spatial order.
+/// The reduced transport problem: equal points merged, common mass removed, and each side in spatial order.
 pub(super) fn reduce(points: &[Vec<f64>; 2], dim: usize, units: [i64; 2]) -> [Measure; 2] {
     let mut a = merge(&points[0], dim, units[0]);
     let mut b = merge(&points[1], dim, units[1]);

@@ -2,74 +2,58 @@
 //!
 //! # The linear program
 //!
-//! For points a_1..a_n and b_1..b_m in R^d with uniform weights, the distance
-//! is the value of the transport problem
+//! For points a₁ … aₙ and b₁ … bₘ in R^d with uniform weights, the distance is the value of the transport problem
 //!
 //! ```text
-//! W1(a, b) = min  sum_ij g_ij |a_i - b_j|
-//!            over g >= 0,  sum_j g_ij = 1/n,  sum_i g_ij = 1/m
-//!          = max  (1/n) sum_i u_i + (1/m) sum_j v_j
-//!            over u_i + v_j <= |a_i - b_j|   for all i, j
+//! W₁(a, b) = min  Σᵢⱼ gᵢⱼ |aᵢ − bⱼ|
+//!            over g ≥ 0,  Σⱼ gᵢⱼ = 1/n,  Σᵢ gᵢⱼ = 1/m
+//!          = max  (1/n) Σᵢ uᵢ + (1/m) Σⱼ vⱼ
+//!            over uᵢ + vⱼ ≤ |aᵢ − bⱼ|   for all i, j
 //! ```
 //!
-//! with Euclidean distances as costs. A pair (g, u, v) of equal value that
-//! meets all constraints proves both sides optimal, and this is what is
-//! computed: an optimal basis of the program and potentials checked against
-//! **all** n m constraints. Nothing is smoothed, sliced or sampled.
+//! with Euclidean distances as costs. A pair (g, u, v) of equal value that meets all constraints proves both sides
+//! optimal, and this is what is computed: an optimal basis of the program and potentials checked against **all** n m
+//! constraints. Nothing is smoothed, sliced or sampled.
 //!
 //! # The method
 //!
-//! The n m arcs are never stored. A network simplex works on a small pool of
-//! arcs and an exhaustive search prices the rest (column generation):
+//! The n m arcs are never stored. A network simplex works on a small pool of arcs and an exhaustive search prices the
+//! rest (column generation):
 //!
-//! 1. *Reduction.* Equal points are merged with integer masses (units of
-//!    1/lcm(n, m)), so that flows are exact integers. Mass the clouds share
-//!    stays where it is: with a metric cost the value depends on the
-//!    difference of the measures only (Kantorovich and Rubinstein). What is
-//!    left is put in the order of recursive median cuts.
-//! 2. *Levels.* A group of four neighbours is represented by one of them
-//!    with the mass of all, recursively, until the complete graph is small.
-//!    The potentials of a level start the next finer one through
-//!    v_j = min_i (|a_i - b_j| - u_i) and likewise for u, and so does its
-//!    pool of arcs.
-//! 3. *Pool.* Arcs of smallest reduced cost |a_i - b_j| - u_i - v_j, several
-//!    per point of either cloud.
-//! 4. *Basis.* A strongly feasible spanning tree rooted in a hub at the
-//!    centroid of the first cloud. Whatever the pool cannot route goes
-//!    through the hub at its true length, which by the triangle inequality
-//!    is never shorter than the direct way: no large penalties are needed,
-//!    and every basis is an upper bound on W1.
-//! 5. *Pricing.* After each optimisation the most negative reduced costs over
-//!    all pairs join the pool, in parallel, until the certified gap between
-//!    the values of the two programs is within the tolerance.
+//! 1. *Reduction.* Equal points are merged with integer masses (units of 1/lcm(n, m)), so that flows are exact
+//!    integers. Mass that the clouds share does not move: with a metric cost the value depends only on the difference
+//!    of the measures (Kantorovich and Rubinstein). The rest is put in the order of recursive median cuts.
+//! 2. *Levels.* A group of four neighbours is represented by one of them with the mass of all, recursively, until the
+//!    complete graph is small. The potentials of a level start the next finer one through vⱼ = minᵢ (|aᵢ − bⱼ| − uᵢ)
+//!    and likewise for u, and so does its pool of arcs.
+//! 3. *Pool.* Arcs of smallest reduced cost |aᵢ − bⱼ| − uᵢ − vⱼ, several per point of either cloud.
+//! 4. *Basis.* A strongly feasible spanning tree rooted in a hub at the centroid of the first cloud. Whatever the pool
+//!    cannot route goes through the hub at its true length, which by the triangle inequality is never shorter than the
+//!    direct way: no large penalties are needed, and every basis is an upper bound on W₁.
+//! 5. *Pricing.* After each optimisation the most negative reduced costs over all pairs join the pool, in parallel,
+//!    until the certified gap between the values of the two programs is within the tolerance.
 //!
-//! Dual stabilisation from the levels is what makes this quick: a few rounds
-//! suffice where a plain neighbour graph needs dozens, and memory stays
-//! proportional to the pool. For d = 1 the quantile coupling solves the
-//! program directly.
+//! Dual stabilisation from the levels makes this fast: a few rounds suffice where a plain neighbour graph needs dozens,
+//! and memory stays proportional to the pool. For d = 1 the quantile coupling solves the program directly.
 //!
-//! It is written here because the Rust packages at hand do not cover it: they
-//! wrap C or C++ solvers, or expect the whole cost matrix (1.6 GB at 10,000
-//! by 20,000 points), or approximate by entropic smoothing.
+//! It is implemented here because the available Rust packages do not cover it: they wrap C or C++ solvers, or expect
+//! the whole cost matrix (1.6 GB at 10,000 × 20,000 points), or approximate by entropic smoothing.
 //!
-//! The result does not depend on the number of threads: work is cut into
-//! fixed pieces and all sums are taken in a fixed order.
+//! The result does not depend on the number of threads: work is cut into fixed pieces and all sums are taken in a fixed
+//! order.
 //!
 //! # Sources
 //!
-//! - G. Peyré and M. Cuturi, *Computational Optimal Transport*, 2019 (the
-//!   program, its dual and its structure for metric costs).
-//! - R. Ahuja, T. Magnanti and J. Orlin, *Network Flows*, 1993, chapter 11;
-//!   W. Cunningham, *A network simplex method*, Math. Programming 11, 1976
-//!   (strongly feasible trees); R. Barr, F. Glover and D. Klingman,
-//!   *Enhancements to spanning tree labelling procedures for network
-//!   optimization*, INFOR 17, 1979 (preorder threads).
-//! - B. Schmitzer, *A sparse multiscale algorithm for dense optimal
-//!   transport*, J. Math. Imaging Vision 56, 2016; C. Gottschlich and
-//!   D. Schuhmacher, *The shortlist method for fast computation of the earth
-//!   mover's distance*, PLoS ONE 9, 2014 (sparse candidate arcs and levels).
-//! - R. Flamary et al., *POT: Python Optimal Transport*, JMLR 22, 2021
-//!   (`ot.emd2`, the reference the tests compare with).
+//! - G. Peyré and M. Cuturi, *Computational Optimal Transport*, 2019 (the program, its dual and its structure for
+//!   metric costs).
+//! - R. Ahuja, T. Magnanti and J. Orlin, *Network Flows*, 1993, chapter 11; W. Cunningham, *A network simplex method*,
+//!   Math. Programming 11, 1976 (strongly feasible trees); R. Barr, F. Glover and D. Klingman, *Enhancements to
+//!   spanning tree labelling procedures for network optimization*, INFOR 17, 1979 (preorder threads).
+//! - B. Schmitzer, *A sparse multiscale algorithm for dense optimal transport*, J. Math. Imaging Vision 56, 2016; C.
+//!   Gottschlich and D. Schuhmacher, *The shortlist method for fast computation of the earth mover's distance*, PLoS
+//!   ONE 9, 2014 (sparse candidate arcs and levels).
+//! - R. Flamary et al., *POT: Python Optimal Transport*, JMLR 22, 2021 (`ot.emd2`, the reference the tests compare
+//!   with).
 
 mod line;
 mod measure;
@@ -91,14 +75,13 @@ use std::fmt;
 /// A Wasserstein-1 distance with its certificate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wasserstein {
-    /// Value sum_ij g_ij |a_i - b_j| of the transport plan found: an upper
-    /// bound on W1.
+    /// Value Σᵢⱼ gᵢⱼ |aᵢ − bⱼ| of the transport plan found: an upper bound on W₁.
     pub distance: f64,
-    /// Value (1/n) sum_i u_i + (1/m) sum_j v_j of potentials that satisfy
-    /// u_i + v_j <= |a_i - b_j| for all pairs: a lower bound on W1.
+    /// Value (1/n) Σᵢ uᵢ + (1/m) Σⱼ vⱼ of potentials that satisfy uᵢ + vⱼ ≤ |aᵢ − bⱼ| for all pairs: a lower bound on
+    /// W₁.
     pub dual: f64,
-    /// The certificate (distance - dual) / distance, zero if the distance is
-    /// zero; rounding below zero is cut off.
+    /// The certificate (distance − dual) / distance, zero if the distance is zero; negative values due to rounding are
+    /// set to zero.
     pub relative_gap: f64,
     /// Pivots of the network simplex, over all levels.
     pub pivots: usize,
@@ -111,34 +94,32 @@ pub struct Wasserstein {
 /// State of the computation after one round of pricing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransportProgress {
-    /// Points of the first cloud at the present level.
+    /// Points of the first cloud at the current level.
     pub sources: usize,
-    /// Points of the second cloud at the present level.
+    /// Points of the second cloud at the current level.
     pub sinks: usize,
-    /// Round at the present level, from 1.
+    /// The round at the current level, counting from 1.
     pub round: usize,
     /// Arcs in the pool.
     pub arcs: usize,
     /// Pivots so far, over all levels.
     pub pivots: usize,
-    /// Upper bound on the distance of the present level.
+    /// Upper bound on the distance at the current level.
     pub primal: f64,
-    /// Lower bound on the distance of the present level.
+    /// Lower bound on the distance at the current level.
     pub dual: f64,
 }
 
 /// Settings of [`wasserstein1`].
 #[derive(Clone, Copy)]
 pub struct TransportOptions<'a> {
-    /// Bound on the arcs held in memory, at about 40 bytes each at the peak.
-    /// Once it is reached the arcs of largest reduced cost make room. Taken
-    /// as at least 32 (n + m) and 100,000, which the start needs.
+    /// Bound on the arcs held in memory, at about 40 bytes each at the peak. Once it is reached, the arcs of largest
+    /// reduced cost are dropped. It is raised to at least 32 (n + m) and 100,000, which the start needs.
     pub max_arcs: usize,
-    /// Largest accepted (distance - dual) / distance. Potentials are accepted
-    /// in any case once no constraint is violated beyond rounding.
+    /// Largest accepted (distance − dual) / distance. Potentials are accepted in any case once no constraint is
+    /// violated beyond rounding.
     pub tolerance: f64,
-    /// Rounds of pricing per level after which to give up (at the finest
-    /// level) or to go on to the next one.
+    /// Rounds of pricing per level after which to give up (at the finest level) or to go on to the next one.
     pub max_rounds: usize,
     /// Called after every round of pricing.
     pub progress: Option<&'a (dyn Fn(&TransportProgress) + Sync)>,
@@ -190,7 +171,7 @@ pub enum TransportError {
         /// The cloud concerned.
         side: CloudSide,
     },
-    /// The number of coordinates is no multiple of the dimension.
+    /// The number of coordinates is not a multiple of the dimension.
     Ragged {
         /// The cloud concerned.
         side: CloudSide,
@@ -206,7 +187,7 @@ pub enum TransportError {
         /// Position of the coordinate in the slice.
         index: usize,
     },
-    /// There are more than 2^31 - 2 points.
+    /// There are more than 2³¹ − 2 points.
     TooManyPoints,
     /// The distance exceeds the largest number of type `f64`.
     Overflow,
@@ -223,7 +204,7 @@ impl fmt::Display for TransportError {
             Self::ZeroDimension => write!(f, "points of dimension zero"),
             Self::Empty { side } => write!(f, "the {side} cloud has no points"),
             Self::Ragged { side, len, dim } => {
-                write!(f, "the {side} cloud has {len} coordinates, no multiple of the dimension {dim}")
+                write!(f, "the {side} cloud has {len} coordinates, which is not a multiple of the dimension {dim}")
             }
             Self::NotFinite { side, index } => {
                 write!(f, "coordinate {index} of the {side} cloud is not finite")
@@ -260,17 +241,16 @@ fn gcd(a: usize, b: usize) -> usize {
 /// Computes the Wasserstein-1 distance
 ///
 /// ```text
-/// W1(a, b) = min sum_ij g_ij |a_i - b_j|,   sum_j g_ij = 1/n,  sum_i g_ij = 1/m
+/// W₁(a, b) = min Σᵢⱼ gᵢⱼ |aᵢ − bⱼ|,   Σⱼ gᵢⱼ = 1/n,  Σᵢ gᵢⱼ = 1/m
 /// ```
 ///
-/// of two clouds of points with uniform weights, given row by row in
-/// dimension `dim`. The value is exact up to the certified gap that comes with
-/// it; see the [module](self) for the method.
+/// of two clouds of points with uniform weights, given row by row in dimension `dim`. The value is exact up to the
+/// certified gap that comes with it; see the [module](self) for the method.
 ///
 /// # Errors
 ///
-/// If a cloud is empty, ragged or not finite, if `dim` is zero, if the
-/// distance is too large for `f64`, or if `options.max_rounds` is exhausted.
+/// If a cloud is empty, ragged or not finite, if `dim` is zero, if the distance is too large for `f64`, or if
+/// `options.max_rounds` is exhausted.
 pub fn wasserstein1(
     a: &[f64],
     b: &[f64],
@@ -301,7 +281,7 @@ pub fn wasserstein1(
     if found.distance.is_finite() { Ok(found) } else { Err(TransportError::Overflow) }
 }
 
-/// The relative gap (primal - dual) / primal, never below zero.
+/// The relative gap (primal − dual) / primal, never below zero.
 fn relative_gap(primal: f64, dual: f64) -> f64 {
     if primal > 0.0 { ((primal - dual) / primal).max(0.0) } else { 0.0 }
 }

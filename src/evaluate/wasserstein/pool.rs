@@ -15,19 +15,18 @@ impl Arc {
         (self.source, self.sink)
     }
 
-    /// Reduced cost c - u - v under potentials of sources and sinks.
+    /// Reduced cost c − u − v under potentials of sources and sinks.
     pub fn reduced(&self, u: &[f64], v: &[f64]) -> f64 {
         self.cost - u[self.source as usize] - v[self.sink as usize]
     }
 }
 
-/// Arcs sorted by source and sink, without repetition. The basis does not
-/// refer to the pool: arcs may come and go.
+/// Arcs sorted by source and sink, without repetition. The basis does not refer to the pool: arcs may come and go.
 pub(super) struct Pool {
     start: Vec<usize>,
     sink: Vec<u32>,
     cost: Vec<f64>,
-    /// The source to look at next.
+    /// The source to examine next.
     turn: usize,
 }
 
@@ -53,7 +52,7 @@ impl Pool {
         self.start.windows(2).enumerate().flat_map(move |(i, run)| (run[0]..run[1]).map(move |at| self.arc(i, at)))
     }
 
-    /// Adds new arcs, and drops those old ones that are not to be kept.
+    /// Adds new arcs, and drops old ones that are not to be kept.
     pub fn merge(&mut self, mut new: Vec<Arc>, keep: impl Fn(&Arc) -> bool) {
         new.sort_unstable_by_key(Arc::key);
         new.dedup_by_key(|arc| arc.key());
@@ -88,12 +87,11 @@ impl Pool {
         self.cost = cost;
     }
 
-    /// Pivots until no arc has a reduced cost below `-tolerance`, and returns
-    /// the number of pivots. The entering arc is the best of a block of whole
-    /// sources, taken in turn, with about 2 sqrt(arcs) arcs.
+    /// Pivots until no arc has a reduced cost below `-tolerance`, and returns the number of pivots. The entering arc is
+    /// the best of a block of whole sources, taken in turn, with about 2√arcs arcs.
     ///
-    /// Rounding could in principle make the method go round in circles; after
-    /// far more pivots than are ever needed the tolerance grows.
+    /// Rounding could in principle make the method cycle; after far more pivots than are ever needed the tolerance
+    /// grows.
     pub fn optimise(&mut self, tree: &mut Tree, mut tolerance: f64) -> usize {
         let sources = self.start.len() - 1;
         let block = (2.0 * (self.len() as f64).sqrt()) as usize;

@@ -1,5 +1,5 @@
-//! Tests against values of `ot.emd2` from POT, and the clouds they share with
-//! the script `tests/fixtures/transport/make.py`.
+//! Tests against values of `ot.emd2` from POT, and the clouds they share with the script
+//! `tests/fixtures/transport/make.py`.
 
 use super::{TransportOptions, wasserstein1};
 use serde_json::Value;

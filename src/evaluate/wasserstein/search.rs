@@ -2,15 +2,14 @@
 
 use rayon::prelude::*;
 
-/// Points per cell: one cell is stored coordinate by coordinate, so that the
-/// distances from a point to all of its members are computed side by side.
+/// Points per cell: one cell is stored coordinate by coordinate, so that the distances from a point to all of its
+/// members are computed side by side.
 pub(super) const LANES: usize = 16;
 
-/// Coordinates summed between two tests whether a cell can still matter.
+/// Coordinates summed between two tests of whether a cell can still matter.
 const STRIP: usize = 6;
 
-/// Rows of one parallel task. Fixed, so that the result does not depend on
-/// the number of threads.
+/// Rows of one parallel task. Fixed, so that the result does not depend on the number of threads.
 const ROWS: usize = 64;
 
 /// Relative guard of the cell bound against rounding.
@@ -78,8 +77,7 @@ impl Cloud {
     }
 }
 
-/// Squared distances to the members of one block, or nothing as soon as all
-/// of them are known to reach their bounds.
+/// Squared distances to the members of one block, or nothing as soon as all of them are known to reach their bounds.
 #[inline]
 fn squares_below(point: &[f64], block: &[f64], bounds: &[f64; LANES]) -> Option<[f64; LANES]> {
     let mut sums = [0.0; LANES];
@@ -190,8 +188,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// For every row x with potential u, the `keep` columns y with potential v of
-/// smallest reduced cost |x - y| - u - v, as far as that is below `limit`.
+/// For every row x with potential u, the `keep` columns y with potential v of smallest reduced cost |x − y| − u − v,
+/// where that is below `limit`.
 pub(super) fn smallest(rows: (&Cloud, &[f64]), columns: (&Cloud, &[f64]), keep: usize, limit: f64) -> Vec<Vec<Hit>> {
     let columns = Columns::new(columns.0, columns.1);
     let blocks = columns.reach.len() / LANES;

@@ -17,14 +17,14 @@ const AT_START: usize = 12;
 /// Arcs per point and round that pricing adds.
 const PER_ROUND: usize = 8;
 
-/// Share of points with violated constraints from which on pricing looks for
-/// the worst arcs of both clouds, not of one only.
+/// Share of points with violated constraints above which pricing looks for the worst arcs of both clouds, rather than
+/// of one.
 const BOTH_SIDES: f64 = 0.02;
 
 /// Relative gap to which coarse levels are solved.
 const COARSE_GAP: f64 = 1e-8;
 
-/// Reduced costs count as negative from this part of the largest potential on.
+/// Reduced costs count as negative beyond this share of the largest potential.
 const NOISE: f64 = 1e-13;
 
 /// What a level hands to the next finer one.
@@ -95,9 +95,8 @@ impl<'a> Level<'a> {
         pairs.map(|(i, j)| Arc { source: i as u32, sink: j as u32, cost: distance(a.point(i), b.point(j)) }).collect()
     }
 
-    /// Feasible potentials and the arcs they make cheap, with the help of the
-    /// coarser level: v_j = min_i (c_ij - u_i) over the sources of that level,
-    /// then u_i = min_j (c_ij - v_j) over all sinks.
+    /// Feasible potentials and the arcs they make cheap, with the help of the coarser level: vⱼ = minᵢ (cᵢⱼ − uᵢ) over
+    /// the sources of that level, then uᵢ = minⱼ (cᵢⱼ − vⱼ) over all sinks.
     fn extend(&mut self, coarse: Option<Coarse>) -> Vec<Arc> {
         let infinity = f64::INFINITY;
         let mut arcs = Vec::new();
@@ -118,7 +117,7 @@ impl<'a> Level<'a> {
         arcs
     }
 
-    /// Takes the potentials of the basis over.
+    /// Takes over the potentials of the basis.
     fn read_potentials(&mut self, tree: &Tree) {
         let sources = self.u.len();
         for (u, p) in self.u.iter_mut().zip(&tree.potential) {
@@ -127,9 +126,8 @@ impl<'a> Level<'a> {
         self.v.copy_from_slice(&tree.potential[sources..tree.len() - 1]);
     }
 
-    /// Arcs with reduced costs below `-noise`, the worst per point, and the
-    /// value of the potentials once each v_j is lowered to meet all of its
-    /// constraints.
+    /// Arcs with reduced costs below `-noise`, the worst per point, and the value of the potentials once each vⱼ is
+    /// lowered to meet all of its constraints.
     fn price(&self, noise: f64) -> (Vec<Arc>, f64) {
         let hits = self.by_sink(PER_ROUND, 0.0);
         let excess = minima(&hits);
@@ -149,8 +147,8 @@ impl<'a> Level<'a> {
         (arcs, dual)
     }
 
-    /// Puts new arcs into the pool. If it would grow beyond `most` arcs, only
-    /// the half of smallest reduced cost stays of those it has.
+    /// Puts new arcs into the pool. If it would grow beyond `most` arcs, only the half of its arcs with the smallest
+    /// reduced costs is kept.
     fn enlarge(&self, pool: &mut Pool, new: Vec<Arc>, most: usize) {
         if pool.len() + new.len() <= most {
             pool.merge(new, |_| true);
@@ -167,8 +165,7 @@ impl<'a> Level<'a> {
     }
 }
 
-/// Solves the reduced problem. Costs are reported after multiplication with
-/// 2^exponent to the progress function only.
+/// Solves the reduced problem. Only the costs reported to the progress function are multiplied by 2^exponent.
 pub(super) fn solve(
     pair: [Measure; 2],
     dim: usize,

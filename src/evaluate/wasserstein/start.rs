@@ -32,14 +32,12 @@ impl Ends<'_> {
     }
 }
 
-/// A strongly feasible tree that routes as much as possible over the arcs of
-/// the pool, those of smallest reduced cost first, and the rest through the
-/// hub.
+/// A strongly feasible tree that routes as much as possible over the arcs of the pool, those of smallest reduced cost
+/// first, and the rest through the hub.
 ///
-/// Each arc used exhausts one of its ends, so that a component of used arcs
-/// has at most one node with mass left, and no cycle. That node is connected
-/// to the hub by the flow it has left; a component without one is connected
-/// by an arc without flow from one of its sources, towards the root.
+/// Each arc used exhausts one of its ends, so that a component of used arcs has at most one node with mass left, and no
+/// cycle. That node is connected to the hub by the flow it has left; a component without one is connected by an arc
+/// without flow from one of its sources, towards the root.
 pub(super) fn greedy(ends: &Ends, pool: &Pool) -> Tree {
     let sources = ends.sides[0].len();
     let nodes = sources + ends.sides[1].len();
@@ -58,7 +56,7 @@ pub(super) fn greedy(ends: &Ends, pool: &Pool) -> Tree {
             left[i] -= flow;
             left[j] -= flow;
             let cost = arc.cost;
-            // Seen from either end: the node there, and its arc to this one.
+            // From each end: the node at the other end, and the arc to it.
             used[i].push((j, Link { flow, cost, up: false }));
             used[j].push((i, Link { flow, cost, up: true }));
         }

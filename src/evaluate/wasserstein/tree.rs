@@ -1,16 +1,13 @@
 //! The basis of the network simplex: a spanning tree with flows and potentials.
 //!
-//! Nodes are the sources, then the sinks, then the hub, which is the root.
-//! Every other node carries the arc to its parent. The preorder of the tree is
-//! a circular doubly linked list (the *thread*), in which each subtree is a run
-//! from a node to its `last` descendant. Together with the subtree sizes this
-//! finds the cycle of an entering arc, and moves the subtree that the leaving
-//! arc cuts off, in time proportional to the cycle; only the potentials of the
-//! smaller of the two parts are changed, as they matter up to a constant.
+//! Nodes are the sources, then the sinks, then the hub, which is the root. Every other node carries the arc to its
+//! parent. The preorder of the tree is a circular doubly linked list (the *thread*), in which each subtree is a run
+//! from a node to its `last` descendant. Together with the subtree sizes this finds the cycle of an entering arc, and
+//! moves the subtree that the leaving arc cuts off, in time proportional to the cycle; only the potentials of the
+//! smaller of the two parts are changed, since they matter only up to a constant.
 //!
-//! The tree is kept *strongly feasible*: each arc without flow points towards
-//! the root. The rule for ties among leaving arcs preserves this, and with it
-//! a sequence of degenerate pivots cannot return to an earlier tree.
+//! The tree is kept *strongly feasible*: each arc without flow points towards the root. The rule for ties among leaving
+//! arcs preserves this, and with it a sequence of degenerate pivots cannot return to an earlier tree.
 
 /// Parent of the root.
 pub(super) const NONE: u32 = u32::MAX;
@@ -34,7 +31,7 @@ pub(super) struct Tree {
     back: Vec<u32>,
     last: Vec<u32>,
     size: Vec<u32>,
-    /// Potentials p with cost + p(tail) - p(head) = 0 on every tree arc.
+    /// Potentials p with cost + p(tail) − p(head) = 0 on every tree arc.
     pub potential: Vec<f64>,
 }
 
@@ -51,8 +48,7 @@ struct Leaving {
 }
 
 impl Tree {
-    /// Builds the tree from the parent of each node and the arc to it. The
-    /// last node must be the root.
+    /// Builds the tree from the parent of each node and the arc to it. The last node must be the root.
     pub fn new(parent: Vec<u32>, link: Vec<Link>) -> Self {
         let count = parent.len();
         let root = count - 1;
@@ -120,8 +116,8 @@ impl Tree {
         super::sum(self.link.iter().map(|l| l.flow as f64 * l.cost))
     }
 
-    /// Brings the arc from `tail` to `head` into the basis. Returns false if
-    /// no arc blocks the flow, which costs that are not negative exclude.
+    /// Brings the arc from `tail` to `head` into the basis. Returns false if no arc blocks the flow, which cannot
+    /// happen with non-negative costs.
     pub fn pivot(&mut self, tail: usize, head: usize, cost: f64) -> bool {
         let Some(leaving) = self.leaving(tail, head) else {
             return false;
@@ -140,9 +136,8 @@ impl Tree {
         true
     }
 
-    /// Finds the end of the cycle and the arc that limits the flow around it.
-    /// Among ties it is the last one on the way around the cycle, in the
-    /// direction of the entering arc, from the join.
+    /// Finds the end of the cycle and the arc that limits the flow around it. Among ties it is the last one on the way
+    /// around the cycle, in the direction of the entering arc, from the join.
     fn leaving(&self, tail: usize, head: usize) -> Option<Leaving> {
         let (mut u, mut v) = (tail, head);
         let (mut near_tail, mut near_head) = ((i64::MAX, None), (i64::MAX, None));
@@ -181,8 +176,8 @@ impl Tree {
         }
     }
 
-    /// Takes the subtree of `node` out of the thread, and moves its size from
-    /// its present ancestors to those of `outer`.
+    /// Takes the subtree of `node` out of the thread, and moves its size from its current ancestors to those of
+    /// `outer`.
     fn cut(&mut self, node: usize, outer: usize, join: usize) {
         let moved = self.size[node];
         let mut v = self.parent[node] as usize;
@@ -215,10 +210,9 @@ impl Tree {
         }
     }
 
-    /// Hangs the subtree of `top`, already cut off, by its node `inner` below
-    /// `outer`. Each parent on the way from `inner` to `top` becomes a child,
-    /// with what it has left besides: in the thread that is the run before the
-    /// child's own and the run behind it. Returns the end of the new subtree.
+    /// Hangs the subtree of `top`, already cut off, by its node `inner` below `outer`. Each parent on the way from
+    /// `inner` to `top` becomes a child, together with the rest of its subtree: in the thread, the run before the
+    /// child's own and the run after it. Returns the end of the new subtree.
     fn reroot(&mut self, inner: usize, outer: usize, top: usize, entering: Link) -> u32 {
         let moved = self.size[top];
         let mut end = self.last[inner];
@@ -255,8 +249,7 @@ impl Tree {
         end
     }
 
-    /// Puts the run from `inner` to `end` into the thread behind `outer`, and
-    /// returns what follows it.
+    /// Puts the run from `inner` to `end` into the thread after `outer`, and returns what follows it.
     fn attach(&mut self, inner: usize, end: u32, outer: usize) -> usize {
         let next = self.thread[outer];
         self.join_thread(outer as u32, inner as u32);
@@ -265,8 +258,8 @@ impl Tree {
         next as usize
     }
 
-    /// Adds `shift` to the potentials of the `moved` nodes from `inner` on, or
-    /// takes it from all others, whichever are fewer.
+    /// Adds `shift` to the potentials of the `moved` nodes from `inner` on, or takes it from all others, whichever are
+    /// fewer.
     fn shift(&mut self, inner: usize, next: usize, moved: u32, shift: f64) {
         let others = self.len() as u32 - moved;
         let (start, end, count, shift) = if moved <= others {
@@ -290,8 +283,7 @@ impl Tree {
 
 #[cfg(test)]
 impl Tree {
-    /// Checks every invariant of the tree against its parents, with the given
-    /// net supply of each node.
+    /// Checks every invariant of the tree against its parents, with the given net supply of each node.
     pub fn assert_consistent(&self, supply: &[i64]) {
         let root = self.len() - 1;
         let mut size = vec![1; self.len()];
