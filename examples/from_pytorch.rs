@@ -1,6 +1,6 @@
 //! Error bars for a network that was trained in PyTorch.
 //!
-//! There, a small network is trained as always, and its weights are saved:
+//! In PyTorch, a small network is trained as usual, and its weights are saved:
 //!
 //! ```python
 //! net = torch.nn.Sequential(torch.nn.Linear(1, 10), torch.nn.Tanh(), torch.nn.Linear(10, 1))
@@ -11,7 +11,7 @@
 //! Here, the posterior is fitted to the same data, judged on data that were held out, saved, and loaded again. The
 //! network is `data/snelson_map_gap_raw.safetensors`, trained on Snelson's data without 1.5 ≤ x ≤ 3.
 //!
-//! `cargo run --release --example from_pytorch` keeps the posterior in `results/`.
+//! `cargo run --release --example from_pytorch` saves the posterior in `results/`.
 
 use std::error::Error;
 use std::path::Path;
@@ -49,9 +49,9 @@ pub fn run(folder: &Path) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
     laplace.save(&path, Contents::TrainingData)?;
     let loaded = Laplace::load(&path)?;
 
-    // 5. Judged on the held-out data. This network alone is too sure of itself there: its interval holds little more
-    //    than half of them. The posterior's hold all, being wide where there were no data. (One network and one gap: a
-    //    demonstration, not a benchmark; RESULTS.md has those.)
+    // 5. Judged on the held-out data. This network alone is too sure of itself there: its interval contains little more
+    //   than half of them. The posterior's intervals contain all of them, because they are wide where there were no
+    //   data. (One network and one gap: a demonstration, not a benchmark; RESULTS.md has those.)
     println!("\n{} points in the gap       MSE      NLL   in the 90 % interval", test.len());
     let (mut difference, mut shares): (f64, Vec<f64>) = (0.0, Vec::new());
     let methods =

@@ -2,8 +2,8 @@
 //!
 //! An enzyme turns its substrate over at the rate V·x/(K + x), where x is the substrate's concentration (Michaelis and
 //! Menten). Suppose that only low concentrations have been measured: what is the rate at high ones? The formula bends,
-//! and so does its posterior. The linearised interval is symmetric; the Riemannian one follows the bend, and is nearer
-//! to the exact one at both ends (`tests/newcomer.rs` finds that by quadrature).
+//! and so does its posterior. The linearised interval is symmetric; the Riemannian one follows the bend, and is closer
+//! to the exact one at both ends (`tests/newcomer.rs` computes that by quadrature).
 //!
 //! `cargo run --release --example own_model` draws `figures/own_model.png`.
 
@@ -33,13 +33,13 @@ pub const MEASURED: [(f64, f64); 12] = [
     (1.10, 200.0),
 ];
 
-/// f(θ, x) with θ = (log V, log K): logarithms keep V and K positive. `Taylor` numbers calculate like `f64` and carry
+/// f(θ, x) with θ = (log V, log K): logarithms keep V and K positive. `Taylor` numbers compute like `f64` and carry
 /// derivatives along.
 pub fn rate(theta: &[Taylor], x: &[f64], f: &mut [Taylor]) {
     f[0] = theta[0].exp() * x[0] / (theta[1].exp() + x[0]);
 }
 
-/// θ̂ by Gauss–Newton, θ ← θ + (JᵀJ)⁻¹Jᵀ(y − f), with the derivatives that the formula brings along.
+/// θ̂ by Gauss–Newton, θ ← θ + (JᵀJ)⁻¹Jᵀ(y − f), with the derivatives that come with the formula.
 pub fn least_squares(data: &Dataset, [mut log_v, mut log_k]: [f64; 2]) -> [f64; 2] {
     for _ in 0..50 {
         let (mut vv, mut vk, mut kk, mut v, mut k) = (0.0, 0.0, 0.0, 0.0, 0.0);

@@ -121,7 +121,7 @@ fn output_force(outputs: &[f64], first: &[f64], second: &[f64]) -> Vec<f64> {
 
 #[test]
 fn saturated_logits_leave_the_acceleration_finite_and_right() {
-    // Logits of ±50: probabilities of 1e-22 beside a prior precision of 0.6, so a = −A⁻¹Σ Jₙᵀ(Hₙf̈ₙ + Cₙ) to rounding.
+    // Logits of ±50: probabilities of 1e-22 against a prior precision of 0.6, so a = −A⁻¹Σ Jₙᵀ(Hₙf̈ₙ + Cₙ) to rounding.
     for (likelihood, outputs) in [(Arc::new(Bernoulli) as Arc<dyn Likelihood>, 1), (Arc::new(Categorical), 3)] {
         let (target, mut theta) = random_target(&[1, 3, outputs], Activation::Tanh, likelihood.clone(), 6, 5);
         let last = theta.len() - outputs;

@@ -52,7 +52,7 @@ fn derivatives_match_central_differences() {
             let z = 0.1 * f64::from(i) + 0.037; // no hinge within a step
             let (_, slope, second) = activation.derivatives(z);
             let (below, above) = (activation.derivatives(z - step), activation.derivatives(z + step));
-            // Truncation |f'''| step^2/6 < 1e-10, rounding eps |f|/step < 1.2e-10 for |f| < 5.
+            // Truncation |f‴| step²/6 < 1e-10, rounding eps |f|/step < 1.2e-10 for |f| < 5.
             for (difference, exact) in [(above.0 - below.0, slope), (above.1 - below.1, second)] {
                 let numeric = difference / (2.0 * step);
                 assert!((numeric - exact).abs() < 4e-10, "{activation} at {z}: {numeric} for {exact}");
@@ -155,7 +155,7 @@ fn slices_equal_scalars_for_every_length() {
                 let jet = activation.derivatives(z[i]);
                 assert_eq!((h[i], h1[i], slope1[i]), (jet.0, jet.0, jet.1), "{activation} at {}", z[i]);
                 assert_eq!((h2[i], slope2[i]), (jet.0, jet.1), "{activation} at {}", z[i]);
-                // z = … + 2t: φ(z)′ = 2φ′ and φ(z)″/2 = 2φ″, exact but for a zero slope times a zero coefficient.
+                // z = … + 2t: φ(z)′ = 2φ′ and φ(z)″/2 = 2φ″, exact except for a zero slope times a zero coefficient.
                 assert_eq!((z1[i], z2[i]), (2.0 * jet.1, 2.0 * jet.2), "{activation} at {}", z[i]);
             }
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use imports::{Import, imports};
 
-/// The files that are in no place of the list: they declare the others and re-export them.
+/// The files that are not in the list: they declare the others and re-export them.
 const ROOTS: [&str; 3] = ["lib.rs", "internals.rs", "main.rs"];
 /// The program's place, the last.
 const PROGRAM: &str = "cli";
@@ -90,7 +90,7 @@ fn complaints(file: &str, source: &str, places: &[String]) -> Vec<String> {
     found
 }
 
-/// What is wrong with the imports of a file of the program: of the crate that it is, it may name only itself.
+/// What is wrong with the imports of a file of the program: within its own crate, it may name only itself.
 fn program_complaints(file: &str, source: &str) -> Vec<String> {
     let module = if file == "main.rs" { Vec::new() } else { module_of(file) };
     let foreign =
@@ -112,7 +112,7 @@ fn includes(file: &str, source: &str) -> Vec<String> {
     lines.map(|(index, line)| format!("src/{file}:{}: `{}`: a file has one place", index + 1, line.trim())).collect()
 }
 
-/// Where a text speaks of options or of the program.
+/// Where a text mentions options or the program.
 fn words_of_the_program(file: &str, source: &str) -> Vec<String> {
     let is_option = |line: &str| {
         let bytes = line.as_bytes();
@@ -163,7 +163,7 @@ fn the_library_speaks_of_no_command_line() {
     assert_none(library.flat_map(|(file, source)| words_of_the_program(&file, &source)).collect());
 }
 
-/// The made-up list of the tests of this test.
+/// The made-up list used to test this test.
 fn made_up() -> Vec<String> {
     places(
         "# Page\n\n`code`\n\n## Layering\n\nWords (`lib.rs` · words).\n\n`error · linalg ·\nlikelihood · metric · cli`\n\n`more · code`\n",

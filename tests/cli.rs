@@ -1,4 +1,4 @@
-//! Tests of the program `rla`: the flow from data to scores, the golden cases, and what it says to bad input.
+//! Tests of the program `rla`: the flow from data to scores, the golden cases, and its errors for bad input.
 
 #[path = "cli/bad_data.rs"]
 mod bad_data;
@@ -115,7 +115,7 @@ impl Folder {
         outcome
     }
 
-    /// Runs `rla`, which must end with the status, say every one of the words, print no result and leave no file.
+    /// Runs `rla`, which must end with the status, report each of the words, print no result and leave no file.
     fn fails(&self, status: i32, arguments: &str, words: &[&str]) {
         let before = self.names();
         let outcome = self.rla(arguments);

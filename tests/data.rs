@@ -8,7 +8,7 @@ use riemannian_laplace::Error;
 use riemannian_laplace::internals::data::{Standardization, Table, TableOptions, row_blocks};
 use riemannian_laplace::{Batches, Dataset, Scaling, Schema, Standardize};
 
-/// A CSV file for the time of a test.
+/// A CSV file that exists for the duration of a test.
 struct Csv(tempfile::TempDir);
 
 impl Csv {
@@ -35,7 +35,7 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-/// Checks that an error says every one of the words.
+/// Checks that an error contains each of the words.
 fn says<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) {
     let message = result.expect_err("an error").to_string();
     for word in words {
@@ -102,7 +102,7 @@ fn rows_with_empty_cells_are_dropped_on_request() -> Result<(), Error> {
     let table = Table::read_with(&csv.path(), &options)?;
     assert_eq!(table.n_dropped(), 2);
     assert_eq!(table.values(), &array![[1.0, 0.0], [4.0, 5.0]]);
-    // Complaints still name the line in the file.
+    // Errors still name the line in the file.
     let data = table.dataset(&names(&["y"]))?;
     let family: riemannian_laplace::internals::likelihood::Family = "bernoulli".parse()?;
     says(table.check_targets(&data, family.likelihood(), 1), &["data.csv: line 5"]);

@@ -236,7 +236,7 @@ fn more_freedom_never_costs_evidence() -> Outcome {
             Ok(laplace.clone().optimize(&options)?.log_marginal_likelihood)
         };
         let (scalar, layered) = (tuned(PriorStructure::Scalar)?, tuned(PriorStructure::PerLayer)?);
-        assert!(layered >= scalar - 1e-10 * scalar.abs(), "{name}: {layered} a layer, {scalar} for all");
+        assert!(layered >= scalar - 1e-10 * scalar.abs(), "{name}: {layered} per layer, {scalar} for all");
     }
     Ok(())
 }
@@ -282,7 +282,7 @@ fn zero_network(sizes: &[usize]) -> Network {
 
 #[test]
 fn a_prior_precision_that_wants_to_be_infinite_is_reported() -> Outcome {
-    // θ̂ = 0: nothing speaks against a prior that is narrower still.
+    // θ̂ = 0: an ever narrower prior is always better.
     for family in [Family::gaussian(0.5)?, "bernoulli".parse()?] {
         let network = zero_network(&[2, 3, 1]);
         let data = random_data(&network, &family, 20, 3);
@@ -327,7 +327,8 @@ fn a_noise_that_wants_to_vanish_is_reported() -> Outcome {
             let before = laplace.log_marginal_likelihood();
             let optimum = match laplace.optimize(&EvidenceOptions { bounds, ..Default::default() }) {
                 Ok(optimum) => optimum,
-                // 30 points and 13 parameters: the Gram matrix is singular, and 1 is lost beside it at σ = 1e-10.
+                // 30 points and 13 parameters: the Gram matrix is singular, and 1 is negligible relative to it at σ =
+                // 1e-10.
                 Err(error) => {
                     assert!((solver, bounds.0) == (Structure::FunctionSpace, 1e-10), "{error}");
                     let message = error.to_string();

@@ -1,5 +1,5 @@
-//! What the paper claims of its low-dimensional examples, at a size that takes seconds: the same computations as the
-//! examples make, with fixed seeds. Margins come from the spread over repeats.
+//! What the paper claims about its low-dimensional examples, at a size that takes seconds: the same computations as in
+//! the examples, with fixed seeds. Margins come from the spread over repeats.
 
 #[path = "../examples/paper/support/lowdim/mod.rs"]
 mod lowdim;
@@ -44,10 +44,11 @@ impl Spread {
     }
 }
 
-/// A difference of more standard errors is no chance: with eight repeats 0.2 % if paired, 0.02 % if independent.
+/// A difference of more standard errors is not due to chance: with eight repeats 0.2 % if paired, 0.02 % if
+/// independent.
 const CLEAR: f64 = 5.0;
 
-/// Independent sets of the same distribution differ by less, but for a chance of 0.4 %.
+/// Independent sets of the same distribution differ by less, except with a probability of 0.4 %.
 const SAME: f64 = 3.5;
 
 fn distances(

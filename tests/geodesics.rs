@@ -1,4 +1,4 @@
-//! What theory promises of the exponential and logarithmic maps.
+//! What theory promises about the exponential and logarithmic maps.
 
 mod common;
 
@@ -165,7 +165,7 @@ fn logarithm_and_exponential_are_inverse_for_every_metric() {
     let velocity: Vec<f64> = rows(&golden.velocities.tensors["v"]).row(0).iter().map(|v| 0.3 * v).collect();
     check_round_trip(&metric::fisher(&target), base, &velocity, "network, Fisher");
     check_round_trip(&metric::empirical_fisher(&target), base, &velocity, "network, empirical Fisher");
-    // The Monge surface of a network is steep: only short geodesics are the only ones between their ends.
+    // The Monge surface of a network is steep: only short geodesics are unique between their ends.
     let short: Vec<f64> = velocity.iter().map(|v| 0.02 * v).collect();
     check_round_trip(&metric::monge(&target), base, &short, "network, Monge");
     check_round_trip(
@@ -199,7 +199,7 @@ fn end_points_of_the_references_are_met() {
             for (row, velocity) in velocities.rows().into_iter().enumerate() {
                 let geodesic = exponential.map(base, &velocity.to_vec()).unwrap();
                 assert_eq!(geodesic.status, Status::Reached);
-                // Two reference solvers differ by `second_solver_diff`; nobody can be asked to do better.
+                // Two reference integrators differ by `second_solver_diff`; no better agreement can be expected.
                 let uncertainty = 10.0 * reference["second_solver_diff"][row].as_f64().unwrap();
                 let allowed = uncertainty.max(1e-6);
                 let (end, speed) = (rows(ends).row(row).to_vec(), rows(speeds).row(row).to_vec());

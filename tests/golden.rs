@@ -110,7 +110,7 @@ fn tuned_hyperparameters() -> Outcome {
         let best = number(expected, "log_marginal_likelihood");
         assert!(optimum.converged && optimum.at_bound.is_empty(), "{name}: {optimum:?}");
         assert!(is_close(optimum.log_marginal_likelihood, best, 1e-9, 0.0), "{name}: {optimum:?}, expected {best}");
-        // The optimum is as sharp as the square root of the evidence's rounding, 1e-7.
+        // The optimum is determined to the square root of the evidence's rounding, 1e-7.
         let alpha = number(expected, "prior_precision");
         assert!(is_close(optimum.hyperparameters.prior_precision[0], alpha, 1e-6, 0.0), "{name}: {optimum:?}");
         assert_eq!(optimum.hyperparameters.sigma.len(), usize::from(expected["sigma"].is_f64()));

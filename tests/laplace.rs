@@ -90,7 +90,7 @@ fn output_fisher(family: &Family, f: &[f64]) -> Mat<f64> {
     }
 }
 
-/// Every likelihood, with fewer and with more parameters than data, with one prior precision and with one a layer.
+/// Every likelihood, with fewer and with more parameters than data, with one prior precision and with one per layer.
 fn cases() -> Vec<Case> {
     let gaussian = || Family::gaussian(0.3).expect("a noise level");
     let per_output = || Family::gaussian_per_output(&[0.3, 0.8]).expect("noise levels");

@@ -1,4 +1,4 @@
-//! Networks that are no plain multilayer perceptrons: mixed activations, activations first, last and in a row, missing
+//! Networks that are not plain multilayer perceptrons: mixed activations, activations first, last and in a row, missing
 //! biases. Outputs and Jacobians against candle, jets and derivatives of rows against finite differences, products
 //! against dense rows, Kronecker factors against loops.
 
@@ -35,7 +35,7 @@ fn without_bias(inputs: usize, outputs: usize) -> Layer {
     Linear::without_bias(inputs, outputs).into()
 }
 
-/// Chains of every kind that no plain perceptron is.
+/// Chains of every kind other than plain perceptrons.
 fn chains() -> Vec<Vec<Layer>> {
     use Activation::{Elu, Gelu, Identity, LeakyRelu, Relu, Sigmoid, Silu, Sin, Softplus, Tanh};
     vec![
@@ -87,7 +87,7 @@ fn trace(architecture: &Architecture, theta: &[f64], input: &[f64]) -> Vec<Vec<f
                 let sum = |o: usize| (0..*inputs).map(|i| weights[o * inputs + i] * h[i]).sum::<f64>();
                 (0..*outputs).map(|o| sum(o) + biases.get(o).copied().unwrap_or(0.0)).collect()
             }
-            other => panic!("the tests know no layer {other}"),
+            other => panic!("these tests do not know the layer {other}"),
         };
         values.push(next);
     }

@@ -58,9 +58,9 @@ fn outputs_are_those_of_candle() -> Outcome {
         let expected = Array2::from_shape_vec(expected.dims2()?, expected.flatten_all()?.to_vec1::<f64>()?)?;
         let mut outputs = vec![f64::NAN; POINTS * map.n_outputs()];
         Evaluator::new(&map, 1).outputs(network.parameters(), &mut outputs);
-        // A few roundings a layer.
+        // A few roundings per layer.
         assert_all_close(&outputs, &unit_major(&expected), 1e-14, &name);
-        // The same from the loops of the tests, on which other tests rest.
+        // The same from the loops of the tests, on which other tests rely.
         let plain = forward(network.architecture(), network.parameters(), &inputs);
         assert_all_close(&outputs, &unit_major(&plain), 1e-14, &name);
     }
@@ -162,7 +162,7 @@ fn seeded_rows(jacobian: &Mat<f64>, seeds: &[f64], points: usize, outputs: usize
     })
 }
 
-/// The diagonal matrix V of variances, one for each layer.
+/// The diagonal matrix V of variances, one per layer.
 fn diagonal(architecture: &Architecture, variances: &[f64]) -> Vec<f64> {
     let counts = architecture.layer_params();
     counts.iter().zip(variances).flat_map(|(count, variance)| vec![*variance; *count]).collect()
@@ -236,7 +236,7 @@ fn cross_gram_agrees_with_the_dense_rows() {
     }
 }
 
-/// Everything an evaluator can be asked for at θ, in the order of a geodesic's evaluation.
+/// Everything that an evaluator can compute at θ, in the order of a geodesic's evaluation.
 fn everything(map: &dyn Map, theta: &[f64], velocity: &[f64], columns: usize, evaluator: &mut Evaluator) -> Vec<f64> {
     let (m, d) = (POINTS * columns, map.n_params());
     let mut jet = Jet::new(POINTS, map.n_outputs());

@@ -32,7 +32,7 @@ fn tight() -> MatrixFreeOptions {
     MatrixFreeOptions { tolerance: 1e-11, ..Default::default() }
 }
 
-/// The same target with a prior precision for each layer.
+/// The same target with one prior precision per layer.
 fn per_layer(target: &Target) -> PriorPrecision {
     let groups = target.prior().precision().groups();
     let values = (0..groups.len()).map(|group| 0.3 * (1.0 + 2.0 * group as f64)).collect();
@@ -48,7 +48,7 @@ fn accelerations_are_those_of_the_exact_solver() {
             let name = format!("{} P = {outputs} N = {points}", likelihood.name());
             let (target, base) = random_target(&[2, 3, 3, outputs], Activation::Tanh, likelihood.clone(), points, seed);
             let velocity = normal_vector(base.len(), seed + 3);
-            // Away from the point at which the preconditioner is made, too.
+            // Also away from the point at which the preconditioner was computed.
             let moved: Vec<f64> = base.iter().zip(&velocity).map(|(base, v)| base + 0.3 * v).collect();
             for prior in [target.prior().precision().clone(), per_layer(&target)] {
                 let exact = Pullback::new(target.map().clone(), target.likelihood().clone(), prior.clone()).unwrap();
@@ -83,8 +83,8 @@ fn regression() -> (Target, Vec<f64>, Vec<f64>) {
     (target, theta, velocity)
 }
 
-/// Dormand-Prince to a drift target: its steps are not disturbed by residuals as small as here, so that ends differ by
-/// the solver alone. (Adams looks at differences of accelerations, and takes other steps.)
+/// Dormand–Prince to a drift target: its steps are not disturbed by residuals as small as here, so that ends differ by
+/// the solver alone. (Adams uses differences of accelerations, and takes other steps.)
 fn integrator() -> GeodesicOptions {
     GeodesicOptions { integrator: Integrator::Dopri5, ..Default::default() }
 }
@@ -209,7 +209,7 @@ fn conjugate_gradients_report_what_they_could_not_do() {
     assert!(end.converged && end.products <= 2);
     let end = solver.solve(&vec![f64::NAN; size], &mut far, rule, times, |u, solved| solved.copy_from_slice(u));
     assert!(!end.converged && far.iter().all(|value| value.is_nan()));
-    // After which the next system is solved as if nothing had been.
+    // The next system is then solved as if nothing had happened.
     let end = solver.solve(&rhs, &mut far, rule, times, |u, solved| solved.copy_from_slice(u));
     assert!(end.converged);
     // A K of rank 3, found exactly; and one that is nowhere finite.
@@ -293,12 +293,12 @@ fn the_metric_of_a_batch_of_all_points_is_the_exact_one() {
             assert_eq!(all.batch.as_ref().unwrap().mean_residual(), 0.0);
         }
     }
-    // Fewer points are further away, and the report says so.
+    // Fewer points give a metric further away, and the report says so.
     let residual = |size: usize| draw(&posterior, FISHER, part(size, true)).unwrap().batch.unwrap().mean_residual();
     let (few, many) = (residual(5), residual(30));
     println!("mean relative difference of vᵀGv: {few:.3} with 5 points, {many:.3} with 30 of {}", posterior.n_data());
     assert!(many > 0.0 && many < few && few < 1.0);
-    // One batch for all samples, or one for each: another metric.
+    // One batch for all samples, or one per sample: another metric.
     let [shared, own] = [false, true].map(|redraw| draw(&posterior, FISHER, part(20, redraw)).unwrap());
     assert_eq!(shared.theta.row(0), own.theta.row(0));
     assert_ne!(shared.theta.row(1), own.theta.row(1));

@@ -1,4 +1,4 @@
-//! The examples that are read first do what they say. Each is run as it stands, and its posterior asked once more.
+//! The examples that are read first do what they say. Each is run unchanged, and its posterior is queried once more.
 // Two of the examples draw, each with its own copy of the module.
 #![allow(clippy::duplicate_mod)]
 

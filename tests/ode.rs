@@ -23,7 +23,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     differences.fold(0.0, |largest, d| if d > largest || d.is_nan() { d } else { largest })
 }
 
-/// The Runge-Kutta pairs with their coefficients.
+/// The Runge–Kutta pairs with their coefficients.
 fn pairs() -> impl Iterator<Item = (Integrator, &'static Tableau)> {
     Integrator::ALL.into_iter().filter_map(|method| Some((method, method.tableau()?)))
 }

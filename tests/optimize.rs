@@ -83,8 +83,8 @@ fn badly_scaled_quadratic() -> Outcome {
 
 #[test]
 fn noise_in_the_value_does_not_stop_the_gradient() -> Outcome {
-    // A large constant hides all but the first digits of the valley, and rounding errors of a hundred ulp, as long sums
-    // have them, move the value up and down; the gradient still falls to the tolerance.
+    // A large constant hides all but the first digits of the valley, and rounding errors of a hundred ulp, as in long
+    // sums, move the value up and down; the gradient still falls to the tolerance.
     let mut objective = |x: &[f64], gradient: &mut [f64]| {
         let noise = 100.0 * f64::EPSILON * (1e15 * (x[0] + x[1])).sin();
         1e6 * (1.0 + noise) + rosenbrock(x, gradient)
@@ -117,7 +117,7 @@ fn infinite_and_undefined_regions_are_stepped_back_from() -> Outcome {
             let mut objective = |x: &[f64], g: &mut [f64]| barrier(x, g, weight, outside);
             let minimum = minimize(&mut objective, &[3.0, 0.5, 40.0], &BfgsOptions::default())?;
             assert_eq!(minimum.status, Status::Converged, "{weight} {minimum:?}");
-            // Curvature 1/µ: a gradient of 1e-8 is an error of 1e-8 µ.
+            // The second derivative is 1/µ: a gradient of 1e-8 is an error of 1e-8 µ.
             assert_at(&minimum, &[weight; 3], 1e-7 * weight);
         }
     }
@@ -126,7 +126,7 @@ fn infinite_and_undefined_regions_are_stepped_back_from() -> Outcome {
 
 #[test]
 fn values_up_to_overflow() -> Outcome {
-    // Σ 2 cosh(x_i − 3i) from far out: one coordinate after the other dominates by a hundred orders of magnitude.
+    // Σ 2 cosh(x_i − 3i) from far out: one coordinate after another dominates by a hundred orders of magnitude.
     let mut objective = |x: &[f64], gradient: &mut [f64]| {
         let offsets = x.iter().enumerate().map(|(i, x)| x - 3.0 * i as f64);
         gradient.iter_mut().zip(offsets.clone()).for_each(|(g, offset)| *g = 2.0 * offset.sinh());

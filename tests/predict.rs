@@ -1,5 +1,5 @@
 //! Predictions: samples against closed forms, closed forms against quadrature and Monte Carlo, summaries against their
-//! definitions, scores on cases small enough for paper.
+//! definitions, scores on cases small enough to compute by hand.
 
 mod common;
 
@@ -42,7 +42,8 @@ fn latent_vector(mean: &[f64], covariance: &[f64]) -> LatentGaussian {
     }
 }
 
-/// A posterior that the data say nothing about: at the one training input, 0, the model does not depend on its weights.
+/// A posterior about which the data say nothing: at the one training input, 0, the model does not depend on its
+/// weights.
 fn uninformed(model: impl Model + 'static, family: &Family) -> Result<Laplace, Error> {
     let targets = Array2::zeros((1, family.likelihood().n_targets(model.n_outputs())));
     let data = Dataset::new(Array2::zeros((1, model.n_inputs())), targets)?;
@@ -81,7 +82,7 @@ fn predicted(latent: &LatentGaussian, family: &Family, method: &Method) -> Resul
             assert_eq!(found.mean, latent.mean);
             assert_all_close(&found.covariance, &latent.covariance, 1e-15, "covariance");
         }
-        Predictive::Sampled(_) => panic!("not asked for"),
+        Predictive::Sampled(_) => panic!("not used here"),
     }
     Ok(prediction)
 }

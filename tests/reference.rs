@@ -1,4 +1,4 @@
-//! NUTS against what is known otherwise: moments in closed form, quadrature, the mode; and its diagnostics.
+//! NUTS against independent results: moments in closed form, quadrature, the mode; and its diagnostics.
 #![cfg(feature = "reference")]
 
 mod common;
@@ -67,8 +67,8 @@ fn gaussian_moments() -> Result<()> {
     Ok(())
 }
 
-/// ψ = φ⁻¹(θ) ~ N(0, S): an error in ℓ or its gradient would show here. Wider and shorter than the paper's, around whose
-/// bends NUTS goes so slowly that a run of seconds is (rightly) refused.
+/// ψ = φ⁻¹(θ) ~ N(0, S): an error in ℓ or its gradient would show here. Wider and shorter than the paper's, whose bends
+/// NUTS follows so slowly that a run of seconds is (rightly) refused.
 #[test]
 fn squiggle_is_a_gaussian_in_disguise() -> Result<()> {
     let squiggle = Squiggle { frequency: 1.5, variances: [1.0, 0.2] };
@@ -195,7 +195,7 @@ fn draws_do_not_depend_on_the_number_of_threads() -> Result<()> {
     assert_eq!(one.draws.dim(), (3 * 10, 3));
     assert_eq!(total.into_inner(), 2 * options.iterations());
 
-    // The first chain is the same whatever the number of chains, and another for another seed.
+    // The first chain is the same whatever the number of chains, and different for another seed.
     let alone = nuts(&target, Start::StandardNormal, &NutsOptions { chains: 1, ..options }, &|_| ())?;
     assert_eq!(alone.draws, one.draws.view().split_at(Axis(0), 10).0);
     let reseeded = nuts(&target, Start::StandardNormal, &NutsOptions { chains: 1, seed: 9, ..options }, &|_| ())?;

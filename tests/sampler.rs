@@ -133,7 +133,8 @@ fn relu_networks_end_within_bounds_and_the_drift_tells_the_truth() {
     let velocities = common::normal_matrix(4, theta.len(), 9);
     let options = GeodesicOptions { max_steps: 300, ..Default::default() };
     let samples = exponentials(&metric, &theta, velocities.view(), options, &()).unwrap();
-    // Every crossing of a kink changes the metric by a jump: the speed is not conserved, and no tolerance mends it.
+    // Every crossing of a kink changes the metric by a jump: the speed is not conserved, and no tolerance can change
+    // that.
     for index in 0..samples.len() {
         assert!(!samples.certified[index] && samples.drift[index] > 1e-3, "{:?}", samples.drift);
         assert!(samples.evaluations[index] <= 7 * (300 * 6 + 2));

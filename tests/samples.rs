@@ -1,4 +1,4 @@
-//! Samples as parts of a stream: ranges and their joining, cancelling, certificates that judge, and the file.
+//! Samples as parts of a stream: ranges and their joining, cancelling, certificates, and the file.
 
 mod common;
 
@@ -79,7 +79,7 @@ fn parts_that_do_not_fit_are_refused() {
     assert!(matches!(error, Error::BackwardRange { start: 5, end: 3 }));
 }
 
-/// Cancels after so many questions, and counts them.
+/// Cancels after this many queries, and counts them.
 struct Patience {
     questions: AtomicUsize,
     limit: usize,
@@ -288,7 +288,7 @@ fn files_that_hold_no_samples_are_refused() {
     let outcome = vec![Outcome::Reached, Outcome::StepLimit, Outcome::Reached];
     refused(Samples { outcome, certified: vec![true; 3], ..good.clone() }, &["`certified`", "flat index 1"]);
 
-    // Written by other hands.
+    // Files not written by this crate.
     let theta: Vec<f64> = good.theta.iter().copied().collect();
     let (counts, range) = ([7, 7, 7], [("range", "0..3")]);
     let forged = |status: &[i64], rows: usize, metadata: &[(&str, &str)], words: &[&str]| {

@@ -59,7 +59,7 @@ fn a_million_parameters_need_no_matrix_that_wide() -> Outcome {
     assert!(outputs.outputs().iter().all(|value| value.is_finite()));
     let sampled = start.elapsed();
 
-    // A hundredth of a posterior velocity: all that a whole geodesic needs, in a few evaluations.
+    // A hundredth of a posterior velocity: everything that a whole geodesic involves, in a few evaluations.
     let centre = laplace.parameters();
     let velocity: Vec<f64> = samples.row(0).iter().zip(centre).map(|(end, start)| 0.01 * (end - start)).collect();
     let target = laplace.target("the test")?;

@@ -1,5 +1,5 @@
-//! What the paper claims of its regression (Table 3 and the supplement's "Standardized data"), at a size that takes
-//! seconds: the same computations as the example makes, with fixed seeds.
+//! What the paper claims about its regression (Table 3 and the supplement's "Standardized data"), at a size that takes
+//! seconds: the same computations as in the example, with fixed seeds.
 
 #[allow(dead_code)]
 #[path = "../examples/paper/support/experiment.rs"]
@@ -31,7 +31,7 @@ fn check(split: Split, units: Units, (most_mse, most_nll): (f64, f64)) {
     let (mse, nll) = fisher.scores.unwrap();
     assert!(mse <= most_mse && nll <= most_nll, "RLA-F: MSE {mse}, NLL {nll}");
 
-    // Over the ten repeats they are 1.5 apart at the least. Their MSE overlap where the data have a gap.
+    // Over the ten repeats they are at least 1.5 apart. Their MSE overlap where the data have a gap.
     let (_, ela_nll) = run(&task, Method::Ela).scores.unwrap();
     assert!(ela_nll > nll + 1.0, "NLL of ELA {ela_nll}, of RLA-F {nll}");
 }

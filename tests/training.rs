@@ -1,4 +1,4 @@
-//! Training: Adam by hand, decay as PyTorch has it, batches, seeds, divergence, and weights that come from candle.
+//! Training: Adam by hand, decay as in PyTorch, batches, seeds, divergence, and weights that come from candle.
 
 mod common;
 
@@ -63,8 +63,8 @@ fn the_loss_falls_for_every_family() -> Outcome {
     Ok(())
 }
 
-/// Adam, written out, on the gradient of the mean squared error of a linear network plus λθ in the gradient (L2) or
-/// beside the step (decoupled).
+/// Adam, written out, on the gradient of the mean squared error of a linear network plus λθ in the gradient (L2) or in
+/// addition to the step (decoupled).
 fn adam_by_hand(start: &[f64], batches: &[Dataset], options: &TrainingOptions) -> Vec<f64> {
     let (first, second, epsilon) = (0.9f64, 0.999f64, 1e-8);
     let mut theta = start.to_vec();
@@ -102,7 +102,7 @@ fn steps_are_those_of_adam() -> Outcome {
     let family = Family::gaussian(1.0)?;
     for decay in [Decay::L2, Decay::Decoupled] {
         for epochs in [1, 2, 7] {
-            // A decay so strong that one kind cannot be taken for the other.
+            // A decay so strong that the two kinds cannot be confused.
             let options =
                 TrainingOptions { epochs, learning_rate: 0.05, weight_decay: 0.8, decay, ..Default::default() };
             let found = run(&start, &data, &family, &options)?;
@@ -140,7 +140,7 @@ fn batches_cover_the_data_once_an_epoch() -> Outcome {
     }
     assert!(met.len() >= 3, "twelve seeds gave only the orders {met:?}");
 
-    // A batch as large as the data, or larger, is no batch.
+    // A batch as large as the data, or larger, is the full batch.
     let whole = run(&start, &data, &family, &TrainingOptions { epochs: 5, ..Default::default() })?;
     for size in [3, 100] {
         let options = TrainingOptions { epochs: 5, batch_size: Some(size), seed: 9, ..Default::default() };
@@ -151,7 +151,7 @@ fn batches_cover_the_data_once_an_epoch() -> Outcome {
 
 #[test]
 fn l2_decay_ends_at_the_maximum_a_posteriori() -> Outcome {
-    // Ridge regression: minimise mean (f − y)² + ½λ‖θ‖², of which the solution is (2XᵀX/N + λ)⁻¹ 2Xᵀy/N.
+    // Ridge regression: minimise mean (f − y)² + ½λ‖θ‖², whose solution is (2XᵀX/N + λ)⁻¹ 2Xᵀy/N.
     let data = Dataset::new(array![[0.5], [-1.0], [0.3], [2.0]], array![[1.0], [-0.5], [2.0], [1.5]])?;
     let start = Network::new(Architecture::new(&[1, 1], Activation::Identity)?, vec![0.0, 0.0])?;
     let options = TrainingOptions { epochs: 6000, learning_rate: 3e-3, weight_decay: 0.5, ..Default::default() };

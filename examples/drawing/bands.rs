@@ -24,7 +24,7 @@ pub fn draw(
     const COLORS: [RGBColor; 3] = [RGBColor(36, 113, 190), RGBColor(228, 100, 30), RGBColor(60, 145, 90)];
     // Drawn twice as large as the PNG, then averaged: smooth lines.
     const LARGE: (usize, usize) = (3200, 2000);
-    // A font of our own looks the same everywhere. Registering it twice does no harm.
+    // A bundled font looks the same everywhere. Registering it twice is harmless.
     let font = include_bytes!("../paper/support/DejaVuSans-subset.ttf");
     let _ = plotters::style::register_font("sans-serif", FontStyle::Normal, font);
     let text = |size: i32| ("sans-serif", size).into_font().color(&INK);

@@ -1,4 +1,4 @@
-//! Does the point at which an approximation is placed matter? The paper's banana (Yu et al. 2024, section 5.2 with its
+//! Does the point at which an approximation is centred matter? The paper's banana (Yu et al. 2024, section 5.2 with its
 //! Table 1, and supplement "Empirical Fisher"): every method at a Euclidean MAP, with the negative Hessian as precision
 //! of the velocities, and at the Hausdorff MAP, with the Fisher metric.
 
@@ -19,7 +19,7 @@ use support::lowdim::placement::Method;
 use support::lowdim::{REFERENCE_SEED, Size, exact_seed};
 use support::references;
 
-/// The banana: distances of every method to exact samples of the posterior, beside the paper's numbers
+/// The banana: distances of every method to exact samples of the posterior, next to the paper's numbers
 #[derive(Debug, Parser)]
 struct Options {
     #[command(flatten)]
@@ -43,7 +43,7 @@ fn published(map: MapChoice, method: Method) -> Published {
     Published { distance: Some(distance), evaluations, ..Default::default() }
 }
 
-/// Draws of NUTS, as many as a repeat has samples.
+/// Draws of NUTS, as many as there are samples in a repeat.
 fn sampled(target: &Target, size: Size, cells: &Cells) -> Outcome<Array2<f64>> {
     let sample = references::draws("banana", target, &nuts_settings(size, 0), cells)?;
     references::describe("NUTS", &sample);

@@ -2,7 +2,7 @@
 //! section 5.3 with its Table 2, and the supplement's times and "Empirical Fisher"): five data sets, with standardised
 //! and with raw inputs, every method at the Euclidean MAP, compared with NUTS.
 //!
-//! `--full` keeps what is finished, repeat after repeat, and goes on there when it is started again.
+//! `--full` saves each finished repeat, and continues from there when it is started again.
 
 mod support;
 
@@ -22,7 +22,7 @@ use support::lowdim::{REFERENCE_SEED, Size, exact_seed};
 use support::table::mean_and_deviation;
 use support::{published, references};
 
-/// Logistic regression: distances of every method to NUTS samples, beside the paper's numbers
+/// Logistic regression: distances of every method to NUTS samples, next to the paper's numbers
 #[derive(Debug, Parser)]
 struct Options {
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl Options {
         if self.method.is_empty() { Method::ALL.to_vec() } else { self.method.clone() }
     }
 
-    /// Whether the slow cells are computed: at the paper's size, or if a method is asked for by name.
+    /// Whether the slow cells are computed: at the paper's size, or if a method is requested by name.
     fn includes_slow(&self) -> bool {
         self.run.is_full() || !self.method.is_empty()
     }
@@ -74,7 +74,7 @@ struct Problem {
     target: Target,
     placement: Placement,
     reference: Array2<f64>,
-    /// Whether the diagnostics allow to call it that.
+    /// Whether the diagnostics allow calling it a reference.
     accepted: bool,
     /// The distance of a second run of NUTS.
     yardstick: Vec<Score>,
@@ -182,7 +182,7 @@ fn main() -> Outcome {
         "Logistic regression: Wasserstein-1 distance to NUTS samples; \"NUTS\" is that of a second, independent run."
     );
     options.run.announce("NUTS");
-    println!("Samples that reach the limit of 4096 steps are left out of W1, and counted in T with what they took.");
+    println!("Samples that reach the limit of 4096 steps are left out of W1, but their evaluations count in T.");
     let (size, cells) = (options.run.size(), options.run.cells("logistic")?);
     let mut problems = Vec::new();
     for units in options.units() {
@@ -191,7 +191,7 @@ fn main() -> Outcome {
         }
     }
     let mut left_out = false;
-    // Repeat after repeat, so that an interrupted run leaves whole ones; what takes hours comes last.
+    // One repeat after another, so that an interrupted run leaves complete ones; what takes hours comes last.
     for repeat in 0..size.repeats {
         for problem in &mut problems {
             let slow = |method: &Method| is_slow(problem.data, problem.units, *method);
@@ -205,7 +205,7 @@ fn main() -> Outcome {
     }
     if left_out && !options.includes_slow() {
         println!(
-            "Left out: RLA-B and RLA-BLog on raw inputs (but ripley's), which take thousands of evaluations per sample."
+            "Left out: RLA-B and RLA-BLog on raw inputs (except ripley's), which take thousands of evaluations per sample."
         );
         println!("`--full` computes them last; `--method rla-b` at this size.");
     } else if left_out {

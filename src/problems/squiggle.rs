@@ -27,7 +27,7 @@ impl Squiggle {
     pub const DIFFICULT: Self = Self { frequency: 1.5, variances: [10.0, 0.001] };
 
     /// The density as a posterior: μ = 0 observed through φ⁻¹ with noise S, under the Jeffreys prior (which is flat,
-    /// since φ keeps volumes).
+    /// since φ preserves volumes).
     pub fn target(self) -> Result<Target> {
         let deviations = self.variances.iter().map(|variance| variance.sqrt()).collect();
         let noise = Gaussian::per_output(deviations).map_err(|_| InvalidProblem::SquiggleVariances(self.variances))?;

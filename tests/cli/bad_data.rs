@@ -1,4 +1,4 @@
-//! Data files that cannot be right: status 2, the file and the place.
+//! Invalid data files: status 2, and an error that names the file and the place.
 
 use super::Folder;
 

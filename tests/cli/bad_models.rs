@@ -1,4 +1,4 @@
-//! Model files that cannot be right: status 2, the file and the tensor.
+//! Invalid model files: status 2, and an error that names the file and the tensor.
 
 use super::Folder;
 

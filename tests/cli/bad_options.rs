@@ -1,4 +1,4 @@
-//! Command lines that cannot be right: status 2, and what to write instead.
+//! Invalid command lines: status 2, and an error that says what to write instead.
 
 use super::Folder;
 
@@ -98,7 +98,7 @@ fn places_where_nothing_can_be_written() {
         folder.refuses(&to("d.csv"), &["cannot write d.csv", "one of the input files"]);
         folder.refuses(&to("d.csv/x"), &["cannot write d.csv/x"]);
     }
-    // Refused before the inputs are so much as looked at.
+    // Refused before the inputs are even opened.
     folder.refuses(
         "train --data missing.csv --target y --likelihood gaussian --out nowhere/m",
         &["cannot write nowhere/m"],

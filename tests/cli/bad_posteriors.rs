@@ -1,4 +1,4 @@
-//! Posterior files that were tampered with or damaged: status 2, the file and the place.
+//! Posterior files that were altered or damaged: status 2, and an error that names the file and the place.
 
 use riemannian_laplace::internals::tensors::{self, FINGERPRINT, TensorFile, Values};
 
@@ -20,7 +20,7 @@ fn folder(options: &str) -> Folder {
 /// The fingerprint of a file that was changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Seal {
-    /// As it was.
+    /// The old one.
     Old,
     /// That of the new contents.
     New,
@@ -89,7 +89,7 @@ fn metadata_that_are_missing() {
             assert!(file.metadata.remove(key).is_some(), "no metadata {key}");
         });
     }
-    // What a file is comes before what it holds.
+    // The format of a file is checked before its contents.
     for key in ["format", "version", "fingerprint"] {
         tamper(&folder, Seal::Old, |file| {
             assert!(file.metadata.remove(key).is_some(), "no metadata {key}");
@@ -198,7 +198,7 @@ fn changes_that_the_fingerprint_alone_notices() {
             let value = &mut file.tensors.get_mut(name).expect("a tensor").values[0];
             *value = value.next_up();
         });
-        // The change itself could have been fitted.
+        // The changed values could have been fitted.
         tamper(&folder, Seal::New, |file| {
             let value = &mut file.tensors.get_mut(name).expect("a tensor").values[0];
             *value = value.next_up();

@@ -283,7 +283,7 @@ fn both_solvers_and_a_posterior_without_data_agree() {
 #[test]
 fn an_optimum_at_a_bound_is_reported() {
     let folder = Folder::new();
-    // y = 2x without noise, and the network that says so: σ has no optimum above its bound.
+    // y = 2x without noise, and the network that computes it: σ has no optimum above its bound.
     folder.write("data.csv", "x,y\n0,0\n1,2\n2,4\n3,6\n");
     let network = riemannian_laplace::internals::network::Architecture::new(&[1, 1], Activation::Identity)
         .and_then(|architecture| Network::new(architecture, vec![2.0, 0.0]))

@@ -45,7 +45,7 @@ fn exp_and_log_are_inverse_and_write_what_they_promise() {
         assert_eq!(reals(&folder, "e.safetensors", tensor).len(), length, "{tensor}");
     }
     assert!(reals(&folder, "e.safetensors", "drift").iter().all(|drift| *drift < 1e-7));
-    // The end points, with everything else that the file holds, are points for the logarithm.
+    // The end points, with everything else in the file, are points for the logarithm.
     folder.ok("log --posterior p.safetensors --points e.safetensors --metric fisher --out l.safetensors");
     let found = reals(&folder, "l.safetensors", "v");
     for (found, velocity) in found.iter().zip(&velocities) {

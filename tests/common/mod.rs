@@ -215,7 +215,7 @@ pub fn read_numbers(path: &Path) -> Result<Array2<f64>, Box<dyn Error>> {
     Ok(Array2::from_shape_vec((rows.len(), header.len()), values)?)
 }
 
-/// The column `y`, which stands last, as targets and all others as inputs.
+/// The column `y`, which comes last, as targets and all others as inputs.
 pub fn read_dataset(path: &Path) -> Result<Dataset, Box<dyn Error>> {
     let table = read_numbers(path)?;
     let last = table.ncols() - 1;

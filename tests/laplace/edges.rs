@@ -20,7 +20,7 @@ use crate::{Case, SOLVERS};
 fn collapsed_units_have_the_precision_of_the_prior() -> Outcome {
     let architecture = architecture(&[2, 5, 2], &[true, true], Activation::Tanh);
     let mut theta = random_network(architecture.clone(), 3).parameters().to_vec();
-    // No outgoing weights of the first three hidden units: nothing in front of them matters.
+    // No outgoing weights of the first three hidden units: nothing before them matters.
     for output in 0..2 {
         theta[15 + 5 * output..][..3].fill(0.0);
     }
@@ -103,7 +103,7 @@ fn rates_that_overflow_are_refused_with_their_place() -> Outcome {
         let options = FitOptions { structure: solver, ..Default::default() };
         let outcome = Laplace::fit(network.clone(), data.clone(), family.clone(), &options);
         assert!(matches!(outcome, Err(Error::NotFinite { row: 2, column: 0, .. })), "{:?}", outcome.err());
-        // A rate of e⁻⁸⁰⁰ is no obstacle.
+        // A rate of e⁻⁸⁰⁰ is not a problem.
         let harmless = data.select(&[0, 1])?;
         assert!(
             Laplace::fit(network.clone(), harmless, family.clone(), &options)?.log_marginal_likelihood().is_finite()

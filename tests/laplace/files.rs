@@ -132,7 +132,7 @@ fn reshape(file: &mut TensorFile, name: &str, shape: &[usize]) {
     file.tensors.get_mut(name).unwrap().shape = shape.to_vec();
 }
 
-/// What is changed, and a word that the complaint must hold where the file has the fingerprint of its new contents.
+/// What is changed, and a word that the error must contain where the file has the fingerprint of its new contents.
 fn changes() -> Vec<Change> {
     vec![
         ("no such activation", WITH_DATA, |file| replace(file, "model", "tanh", "tan"), "model"),
@@ -221,7 +221,7 @@ fn an_altered_file_is_refused() -> Outcome {
         assert!(error.to_string().contains(word), "{what}: {error}");
     }
 
-    // Where the contents alone have nothing against the change.
+    // Where the contents alone do not contradict the change.
     let changes: Vec<Change> = vec![
         ("a weight", WITH_DATA, |file| values(file, "theta")[0] += 1e-9, "fingerprint"),
         ("a weight, without data", WITHOUT, |file| values(file, "theta")[0] = 0.0, "fingerprint"),
@@ -255,7 +255,7 @@ fn an_altered_file_is_refused() -> Outcome {
 
 #[test]
 fn an_indefinite_curvature_is_refused_when_it_is_needed() -> Outcome {
-    // The factor is read, not made again: the curvature matters first with other hyperparameters.
+    // The factor is read, not recomputed: the curvature is used only with other hyperparameters.
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("posterior.safetensors");
     let whole = saved(&path, WITHOUT)?;

@@ -14,7 +14,7 @@ fn changed_hyperparameters_equal_a_new_fit() -> Outcome {
     for case in cases() {
         let layers = case.network.architecture().linear_layers().len();
         let prior_precision = if case.prior.len() == 1 { vec![2.5; layers] } else { vec![2.5] };
-        // From one σ to one an output, and back.
+        // From one σ to one per output, and back.
         let sigma = match case.family.sigma() {
             Some([_]) => vec![0.45; case.network.architecture().n_outputs()],
             Some(_) => vec![0.45],
@@ -37,7 +37,7 @@ fn changed_hyperparameters_equal_a_new_fit() -> Outcome {
             let (a, b) = (changed.effective_parameters(), fresh.effective_parameters());
             assert!(is_close(a, b, 1e-10, 1.0), "{}, {solver:?}: {a} and {b}", case.name);
             if solver == Structure::WeightSpace {
-                // A file without data must bring back whatever parts the curvature has by now.
+                // A file without data must restore all parts that the curvature has by now.
                 changed.save(&path, Contents::Curvature)?;
                 let loaded = Laplace::load(&path)?;
                 let (a, b) = (changed.log_marginal_likelihood(), loaded.log_marginal_likelihood());

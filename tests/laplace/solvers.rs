@@ -133,8 +133,8 @@ fn a_weak_prior_and_small_noise_keep_the_digits_that_the_condition_leaves() -> O
     let data = random_data(&network, &family, 12, 6);
     let case = Case { name: "hard".to_string(), network, data, family, prior: vec![1e-4] };
     let [weight, function] = SOLVERS.map(|solver| case.fit(solver));
-    // λ_max/α is 1e12 here: the small eigenvalues of G, which are α, stand 12 digits below the largest in weight space,
-    // and so do those of S in function space, which are 1. What is determined by the data agrees far better.
+    // λ_max/α is 1e12 here: the small eigenvalues of G, which are α, are 12 digits below the largest in weight space,
+    // and so are those of S in function space, which are 1. Quantities that the data determine agree far better.
     assert!(is_close(weight.log_det_ratio(), function.log_det_ratio(), 1e-5, 1.0));
     let inputs = case.data.inputs();
     let (a, b) = (weight.linearized(inputs)?, function.linearized(inputs)?);
@@ -148,7 +148,7 @@ fn a_weak_prior_and_small_noise_keep_the_digits_that_the_condition_leaves() -> O
 
 #[test]
 fn one_weight_has_a_closed_form_however_much_the_data_outweigh_the_prior() -> Outcome {
-    // f = wx: G = α + Σx²/σ², and k = Σx²/(ασ²) is by how much.
+    // f = wx: G = α + Σx²/σ², and k = Σx²/(ασ²) is the ratio of the data's part to the prior's.
     let network = Network::new(architecture(&[1, 1], &[false], Activation::Identity), vec![0.4])?;
     let inputs = array![[0.3], [-1.2], [0.7], [2.1], [-0.4]];
     let squares: f64 = inputs.iter().map(|x| x * x).sum();
@@ -159,7 +159,7 @@ fn one_weight_has_a_closed_form_however_much_the_data_outweigh_the_prior() -> Ou
         for solver in SOLVERS {
             let options = FitOptions { prior_precision: alpha.into(), structure: solver };
             let laplace = Laplace::fit(network.clone(), data.clone(), Family::gaussian(sigma)?, &options)?;
-            // In function space the factor of S is good to k ε; what is made of it to the square of that.
+            // In function space the factor of S is good to k ε; what is computed from it to the square of that.
             let tolerance = 1e-13 + 100.0 * (k * f64::EPSILON).powi(2);
             let variance = laplace.linearized(&array![[1.5]])?.covariance[(0, 0, 0)];
             assert!(is_close(variance, 2.25 / precision, tolerance, 0.0), "{solver:?}, k = {k:e}: {variance:e}");

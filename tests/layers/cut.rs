@@ -1,4 +1,4 @@
-//! Sequences inside of others, as a composite layer has them.
+//! Sequences inside others, as in a composite layer.
 
 use faer::Mat;
 use riemannian_laplace::internals::map::Scratch;
@@ -14,7 +14,7 @@ fn copy(source: faer::MatRef<'_, f64>, mut target: faer::MatMut<'_, f64>) {
 
 #[test]
 fn a_chain_cut_in_two_is_the_same_chain() -> Outcome {
-    // What a composite layer does: the second part has inputs that move, and is asked for their sensitivities.
+    // What a composite layer does: the second part has inputs that move, and must return their sensitivities.
     fn is_shared<T: Sync + Send>() {}
     is_shared::<Tape>();
     for case in cases() {

@@ -19,7 +19,7 @@ fn networks_come_back_from_text_and_files() -> Outcome {
         assert_eq!(loaded, network, "{name}");
         assert_eq!(loaded.fingerprint(), network.fingerprint());
     }
-    // A list of layers that does not fit the tensors is refused, in words about both.
+    // A list of layers that does not fit the tensors is refused, with a message about both.
     let first = cases().next().ok_or("no cases")?.network;
     first.save(&path)?;
     let asked = Network::load(&path, Some(Activation::Sin))?;
@@ -62,7 +62,7 @@ fn plain_perceptrons_are_chains_too() -> Outcome {
     assert_eq!(architecture.layer_params(), [20, 11]);
     let kinks: Vec<bool> = cases().map(|case| case.network.architecture().has_kinks()).collect();
     assert_eq!(kinks, [true, false, false, false, false, false, false, true, false]);
-    // A hinge before the first parameters is no kink in the parameters.
+    // A hinge before the first parameters is not a kink in the parameters.
     assert!(!Architecture::of_layers(vec![Activation::Relu.into(), linear(1, 1)])?.has_kinks());
     for case in cases() {
         assert_eq!(case.network.architecture().activation(), None, "{}", case.name);

@@ -9,7 +9,7 @@ use super::{options, per_step, problems, run};
 /// A right-hand side with state.
 type DynRhs<'a> = dyn FnMut(f64, &[f64], &mut [f64]) + 'a;
 
-/// `x' = x^2` from 1, which has its pole at `t = 1`.
+/// x′ = x² from 1, which has its pole at t = 1.
 fn square(_t: f64, y: &[f64], out: &mut [f64]) {
     out[0] = y[0] * y[0];
 }

@@ -7,7 +7,7 @@ use riemannian_laplace::internals::ode::Status;
 /// The right-hand side `f(t, y)` written to the last argument.
 pub type Rhs = fn(f64, &[f64], &mut [f64]);
 
-/// `y' = rhs(t, y)` from `y0` at `t0` to `t1`.
+/// y′ = rhs(t, y) from `y0` at `t0` to `t1`.
 pub struct Problem {
     pub name: &'static str,
     pub rhs: Rhs,
@@ -105,8 +105,7 @@ fn kepler(_t: f64, y: &[f64], out: &mut [f64]) {
     out.copy_from_slice(&[y[2], y[3], -y[0] / cube, -y[1] / cube]);
 }
 
-/// The orbit with unit semi-major axis and mean motion, from Kepler's equation
-/// `t = E - e sin E`.
+/// The orbit with unit semi-major axis and mean motion, from Kepler's equation t = E − e sin E.
 fn kepler_solution(t: f64) -> Vec<f64> {
     let e = ECCENTRICITY;
     let anomaly = root(t, |a| (a - e * a.sin() - t, 1.0 - e * a.cos()));
@@ -130,13 +129,13 @@ fn van_der_pol(_t: f64, y: &[f64], out: &mut [f64]) {
     out[1] = 5.0 * (1.0 - y[0] * y[0]) * y[1] - y[0];
 }
 
-/// The geodesic of the metric `(1 + x^2) dx^2` on the line.
+/// The geodesic of the metric (1 + x²) dx² on the line.
 fn geodesic(_t: f64, y: &[f64], out: &mut [f64]) {
     out[0] = y[1];
     out[1] = -y[0] * y[1] * y[1] / (1.0 + y[0] * y[0]);
 }
 
-/// Arc length `s(x) = (x sqrt(1 + x^2) + asinh x) / 2` grows evenly in time.
+/// The arc length s(x) = (x √(1 + x²) + asinh x) / 2 grows linearly in time.
 fn geodesic_solution(t: f64) -> Vec<f64> {
     let length = |x: f64| 0.5 * (x * x.hypot(1.0) + x.asinh());
     let speed = 2f64.sqrt();
@@ -161,7 +160,7 @@ fn forcing(t: f64, _y: &[f64], out: &mut [f64]) {
     out[1] = 2.0 * t;
 }
 
-/// Not a number for a negative content, which a long trial step reaches.
+/// NaN for a negative content, which a long trial step reaches.
 fn draining(_t: f64, y: &[f64], out: &mut [f64]) {
     out[0] = -y[0].sqrt();
 }

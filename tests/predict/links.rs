@@ -27,11 +27,11 @@ fn probit_and_monte_carlo_agree_with_quadrature() -> Outcome {
         assert!((probit.mean[at] - sigmoid(m / (1.0 + std::f64::consts::PI / 8.0 * v).sqrt())).abs() < 1e-15);
         let error = (spread / SAMPLES as f64).sqrt();
         assert!((drawn.mean[at] - mean).abs() <= 5.0 * error + 1e-12, "{} for {mean}", drawn.mean[at]);
-        // A variance of numbers between 0 and 1 has a standard error below a half of theirs over √S.
+        // The sample variance of numbers between 0 and 1 has a standard error below half their size over √S.
         let bound = 5.0 * spread.sqrt() * 0.5 / (SAMPLES as f64).sqrt() + 1e-12;
         assert!((drawn.epistemic_variance[at] - spread).abs() < bound);
         assert!((drawn.aleatoric_variance[at] - noise).abs() < bound);
-        // Both parts make the variance of a 0/1 variable.
+        // The two parts add up to the variance of a 0/1 variable.
         for prediction in [&probit, &drawn] {
             let total = prediction.mean[at] * (1.0 - prediction.mean[at]);
             assert!((prediction.total_variance[at] - total).abs() < 1e-12);
@@ -89,7 +89,7 @@ fn the_bridge_follows_its_formula() -> Outcome {
         let (probabilities, spread) = naive_bridge(&mean, &covariance);
         assert_all_close(&found.mean, &probabilities, 1e-13, "probabilities");
         assert_all_close(&found.epistemic_variance, &spread, 1e-13, "variances");
-        // Softmax does not see a common shift; nor does the bridge of a covariance that has none in it.
+        // A common shift does not change the softmax; nor the bridge, for a covariance without one.
         assert!((found.mean.sum() - 1.0).abs() < 1e-13);
     }
     // One Bernoulli logit is two classes, one of whose logits is fixed: centred, (−f/2, f/2) with variance v/4 each.
@@ -118,8 +118,8 @@ fn the_bridge_survives_extreme_logits_and_covariances() -> Outcome {
         let found = latent(&[f], &[4.0]).moments(&"bernoulli".parse()?, Link::Bridge)?;
         assert!((found.mean[(0, 0)] - if f > 0.0 { 1.0 } else { 0.0 }).abs() < 1e-12);
     }
-    // Logits whose sum is certain (their covariance annihilates it): softmax sees the same after any shift, so the shift
-    // must be spread evenly, not by the rounding errors that the row sums are.
+    // Logits whose sum is certain (their covariance annihilates it): a shift does not change the softmax, so it must be
+    // spread evenly, and not according to the row sums, which are rounding errors.
     let rounding = [4.5e-16, -2.3e-16, 8.9e-16];
     let covariance: Vec<f64> = (0..9).map(|i| if i % 4 == 0 { 2.0 + rounding[i / 4] } else { -1.0 }).collect();
     let found = latent_vector(&[5.0, 6.0, 4.5], &covariance).moments(&"categorical".parse()?, Link::Bridge)?;

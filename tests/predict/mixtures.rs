@@ -27,7 +27,7 @@ fn samples_of_a_linear_network_converge_to_the_linearised_predictive() -> Outcom
         assert_eq!(exact.aleatoric_variance[at], laplace.family().sigma().unwrap_or_default()[at.1].powi(2));
         assert!(is_close(found.aleatoric_variance[at], exact.aleatoric_variance[at], 1e-12, 0.0));
     }
-    // The covariance between outputs, too.
+    // Also the covariance between outputs.
     for t in 0..inputs.nrows() {
         let draws = sampled.outputs();
         let product = |s: usize| (draws[(s, t, 0)] - latent.mean[(t, 0)]) * (draws[(s, t, 1)] - latent.mean[(t, 1)]);
@@ -124,7 +124,7 @@ fn entropies_follow_their_definition() -> Outcome {
             assert!(information[t] > 0.0 && information[t] < found[t]);
         }
     }
-    // One network knows its own mind.
+    // A single network has no epistemic uncertainty.
     let shape = architecture(&[2, 3], &[true], Activation::Identity);
     let one = SampledPredictive::new(
         &with_zeros(&shape)?,
@@ -178,7 +178,7 @@ fn the_score_of_a_mixture_is_that_of_its_mean_density() -> Outcome {
     let root = (2.0 * std::f64::consts::PI).sqrt();
     let expected = -(0.5 * (1.0 + (-2f64).exp()) / root).ln();
     assert!(is_close(found.nll(), expected, 1e-15, 0.0));
-    // So far out that both densities underflow, the logarithm does not.
+    // Far out, both densities underflow; the logarithm does not.
     let far = Scores::of(&prediction, &array![[60.0]])?;
     let expected = 0.5 * 59f64.powi(2) + (2.0 * root).ln();
     assert!(is_close(far.nll(), expected, 1e-14, 0.0), "{} for {expected}", far.nll());

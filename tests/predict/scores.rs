@@ -1,4 +1,4 @@
-//! Log densities and scores: against quadrature, and on cases small enough for paper.
+//! Log densities and scores: against quadrature, and on cases small enough to compute by hand.
 
 use ndarray::{Array2, Array3, array};
 use riemannian_laplace::Dataset;
@@ -18,7 +18,8 @@ use crate::{SAMPLES, latent, latent_vector, linear_posterior, mixture, posterior
 fn poisson_densities_are_integrals_over_the_rate() -> Outcome {
     let family: Family = "poisson".parse()?;
     let likelihood = family.likelihood();
-    // From the ordinary to counts far out in the tail of the rate, and rates so uncertain that the likelihood is a spike.
+    // From ordinary counts to counts far out in the tail of the rate, and rates so uncertain that the likelihood is a
+    // spike.
     for (m, v, y) in [
         (0.3, 0.2, 2.0),
         (-1.0, 1.0, 0.0),
@@ -32,7 +33,7 @@ fn poisson_densities_are_integrals_over_the_rate() -> Outcome {
         (8.0, 1e-6, 3000.0),
     ] {
         let scores = scores_of(&latent(&[m], &[v]), &family, Link::Probit, &array![[y]])?;
-        // A fine rule in the log rate itself, around the top of the integrand, as far as it matters.
+        // A fine rule in the log rate itself, around the maximum of the integrand, as far as it matters.
         let log = |f: f64| likelihood.log_density(&[y], &[f]) - 0.5 * (f - m).powi(2) / v;
         let expected = if v == 0.0 {
             -likelihood.log_density(&[y], &[m])
@@ -122,7 +123,7 @@ fn scores_of_cases_small_enough_for_paper() -> Outcome {
         assert!(is_close(scores.accuracy, 2.0 / 3.0, 1e-15, 0.0));
         assert!(is_close(scores.brier, brier, 1e-14, 0.0));
         assert!(is_close(scores.nll, nll, 1e-14, 0.0));
-        // Confidences 0.7 (right), 0.6 (wrong), 0.4 (right), each in a bin of its own.
+        // Confidences 0.7 (right), 0.6 (wrong), 0.4 (right), each in its own bin.
         assert!(is_close(scores.ece, (0.3 + 0.6 + 0.6) / 3.0, 1e-14, 0.0));
     }
 

@@ -99,7 +99,8 @@ fn chains_that_differ_are_seen() -> Result<()> {
     Ok(())
 }
 
-/// A quantity that never changes says nothing: unknown, and refused. Chains that stand still apart: R̂ = ∞.
+/// A quantity that never changes tells nothing: its R̂ is unknown, and refused. Chains that stay at different points
+/// have R̂ = ∞.
 #[test]
 fn chains_that_stand_still() -> Result<()> {
     let still = of(&[0.1; 400], 4)?;

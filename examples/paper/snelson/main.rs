@@ -2,8 +2,8 @@
 //! supplement's "Standardized data"): a 1-10-1 tanh network on Snelson's data, with complete training data and with a gap
 //! for 1.5 ≤ x ≤ 3, in original and in standardised units.
 //!
-//! It starts from four networks that were trained in PyTorch by the paper's recipe and are kept fixed, as the paper keeps
-//! its MAP fixed. `--train` trains them in candle instead.
+//! It starts from four networks that were trained in PyTorch by the paper's recipe and are kept fixed, just as the
+//! paper keeps its MAP fixed. `--train` trains them in candle instead.
 
 mod bands;
 mod picture;
@@ -31,10 +31,10 @@ use support::comparison::progress;
 use support::experiment;
 use support::figure::Outcome;
 
-/// Uncertainty of a small network on Snelson's data: every method, beside the paper's numbers
+/// Uncertainty of a small network on Snelson's data: every method, next to the paper's numbers
 #[derive(Debug, Parser)]
 struct Options {
-    /// Train the networks in candle (Adam, 20,000 epochs, several seeds, the one with the highest evidence kept)
+    /// Train the networks in candle (Adam, 20,000 epochs, several seeds, keeping the one with the highest evidence)
     #[arg(long, conflicts_with = "full")]
     train: bool,
     /// A run of a few seconds: few samples, one repeat, no slow methods
@@ -43,13 +43,13 @@ struct Options {
     /// Every method at the paper's size: 500 samples, five repeats, NUTS with ten chains
     #[arg(long)]
     full: bool,
-    /// Compute every cell of a full run anew, also those that `results` has
+    /// Recompute every cell of a full run, even those already in `results`
     #[arg(long, requires = "full")]
     fresh: bool,
     /// Leave out the no-U-turn sampler, which takes hours at the paper's size
     #[arg(long)]
     without_nuts: bool,
-    /// Repeats, if not as many as the size has
+    /// The number of repeats [default: that of the size]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..))]
     repeats: Option<u8>,
     /// Only these methods, by the names of the table in lower case: `--methods rla-f,nuts`
@@ -76,9 +76,7 @@ impl Options {
 
     fn announce(&self) {
         println!("Snelson's data, a 1-10-1 tanh network: MSE and NLL on the test points, in original units.");
-        println!(
-            "T counts evaluations of the acceleration for one sample. RLA-F refines each geodesic until its drift"
-        );
+        println!("T counts evaluations of the acceleration per sample. RLA-F refines each geodesic until its drift");
         println!(
             "is at most 1e-3; the other Riemannian rows have the paper's fixed tolerances, rtol 1e-3 and atol 1e-6."
         );

@@ -12,10 +12,10 @@ use super::regression::task::Task;
 use super::report;
 use super::study::Finished;
 
-/// Curves in a panel: more hide each other.
+/// The number of curves in a panel: more would hide each other.
 const CURVES: usize = 60;
 
-/// A panel for every method but MAP and the second RLA-F.
+/// A panel for every method except MAP and the second RLA-F.
 pub fn panels(task: &Task, finished: &[Finished]) -> Result<Vec<BandPanel>> {
     let shown = finished.iter().filter(|method| !matches!(method.method, Method::Map | Method::RlaFFixed));
     shown.map(|method| panel(task, method)).collect()

@@ -1,4 +1,4 @@
-//! What a task comes to, in a table beside the paper's numbers.
+//! The results of a task, in a table next to the paper's numbers.
 
 use riemannian_laplace::internals::reference::Diagnostics;
 
@@ -23,7 +23,7 @@ pub fn heading(task: &Task) {
     );
 }
 
-/// The table of a task, and what the diagnostics say of NUTS.
+/// The table of a task, and the diagnostics of NUTS.
 pub fn print(task: &Task, finished: &[Finished]) {
     let mut table = TextTable::new(&[
         "method",
@@ -44,7 +44,7 @@ pub fn print(task: &Task, finished: &[Finished]) {
     finished.iter().filter_map(|method| method.reference.as_ref()).for_each(describe);
 }
 
-/// The name of a row; draws that are no reference are called by what they lack.
+/// The name of a row; draws that are not a reference are marked as not converged.
 pub fn name(finished: &Finished) -> String {
     let name = finished.method.name();
     match &finished.reference {
@@ -100,7 +100,7 @@ fn note(finished: &Finished, geodesics: &[Geodesics]) -> String {
     }
 }
 
-/// R̂ and effective sample sizes of the weights and of the predictions, what it cost, and a refusal where there is one.
+/// R̂ and effective sample sizes of the weights and of the predictions, the cost, and a refusal if there is one.
 fn describe(reference: &Reference) {
     let sample = &reference.sample;
     let worst = |diagnostics: &Diagnostics| {
@@ -114,7 +114,7 @@ fn describe(reference: &Reference) {
         worst(&sample.diagnostics)
     );
     println!(
-        "  {} kept draws of {} chains; {} of {} transitions diverged, {} met the depth limit; {} gradients of {:.2} µs, {:.0} s of one core",
+        "  {} kept draws of {} chains; {} of {} transitions diverged, {} reached the depth limit; {} gradients of {:.2} µs, {:.0} s of one core",
         sample.draws.nrows(),
         sample.chains(),
         sample.divergences(),

@@ -15,14 +15,14 @@ use super::support::cells::Cells;
 use super::support::comparison::progress;
 use super::support::figure::Outcome;
 
-/// How many samples and repeats a method gets.
+/// The numbers of samples and repeats of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     pub samples: usize,
     pub repeats: usize,
 }
 
-/// How much is computed; methods without an effort are left out.
+/// How much is computed; methods without an entry are left out.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// ELA and RLA-F.
@@ -35,8 +35,8 @@ pub struct Size {
 /// The paper's for networks.
 const PAPER: Effort = Effort { samples: 500, repeats: 5 };
 
-/// The paper's for the no-U-turn sampler. The mass matrix knows correlations, which Stan's does not: predictions have
-/// five to eight times the effective sample size for the same number of gradients.
+/// The paper's for the no-U-turn sampler. The mass matrix includes correlations, unlike Stan's: predictions have five
+/// to eight times the effective sample size for the same number of gradients.
 const PAPER_NUTS: NutsOptions = NutsOptions { mass_matrix: MassMatrix::LowRank, ..NutsOptions::PAPER };
 
 impl Size {
@@ -56,7 +56,7 @@ impl Size {
         Self { fast: with(self.fast), monge: self.monge.map(with), monge_log: self.monge_log.map(with), ..self }
     }
 
-    /// What a method gets; nothing if it is left out.
+    /// The effort for a method; none if it is left out.
     fn effort(&self, method: Method) -> Option<Effort> {
         match method {
             Method::Map | Method::Linearized => Some(Effort { samples: 1, repeats: 1 }),
@@ -79,7 +79,7 @@ pub struct Finished {
     pub reference: Option<Reference>,
 }
 
-/// A repeat as it is kept, the first with its weights.
+/// A repeat as saved; the first includes its weights.
 #[derive(Serialize, Deserialize)]
 struct Cell {
     run: Run,
@@ -94,7 +94,7 @@ pub struct Study<'a> {
 }
 
 impl Study<'_> {
-    /// Every method of this size, in the order of the paper's tables; if `only` names some, no others.
+    /// Every method of this size, in the order of the paper's tables; or only those that `only` names.
     pub fn run(&self, only: &[Method]) -> Outcome<Vec<Finished>> {
         let mut finished = Vec::new();
         for &method in Method::value_variants().iter().filter(|method| only.is_empty() || only.contains(method)) {
@@ -134,7 +134,7 @@ impl Study<'_> {
         Ok(Finished { method, runs, weights: self.to_matrix(&weights), reduced, reference: None })
     }
 
-    /// Chains in parallel, each kept when it is over; then disjoint sets of draws as repeats.
+    /// Chains run in parallel, each saved when it ends; disjoint sets of draws are then the repeats.
     fn nuts(&self, options: &NutsOptions) -> Outcome<Finished> {
         let bar = progress(&format!("{} NUTS", self.task.name()), options.iterations());
         let failure = Mutex::new(None);

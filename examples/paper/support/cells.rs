@@ -1,4 +1,4 @@
-//! Finished parts of a long run, kept as files so that an interrupted one goes on where it stopped.
+//! Finished parts of a long run, saved as files so that an interrupted run continues where it stopped.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::figure::Outcome;
 
-/// A folder with one file for each finished cell, or nothing for runs that are over soon.
+/// A folder with one file per finished cell, or nothing for short runs.
 #[derive(Debug, Clone)]
 pub struct Cells {
     folder: Option<PathBuf>,
@@ -18,11 +18,11 @@ impl Cells {
     /// Keeps nothing.
     pub const NONE: Self = Self { folder: None, fresh: false };
 
-    /// Keeps cells in `results/<name>`; `fresh` reads none of those that are there.
+    /// Keeps cells in `results/<name>`; with `fresh`, existing ones are not read.
     pub fn kept(name: &str, fresh: bool) -> Outcome<Self> {
         let folder = Path::new("results").join(name);
         std::fs::create_dir_all(&folder)?;
-        println!("Finished cells are kept in {} and read again; `--fresh` computes them anew.", folder.display());
+        println!("Finished cells are kept in {} and read again; `--fresh` recomputes them.", folder.display());
         Ok(Self { folder: Some(folder), fresh })
     }
 

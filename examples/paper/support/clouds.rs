@@ -1,4 +1,4 @@
-//! Samples in the plane upon the true density: dots, contours, and marginal histograms beside the true marginals.
+//! Samples in the plane on top of the true density: dots, contours, and marginal histograms with the true marginals.
 
 use ndarray::Array2;
 use plotters::coord::Shift;
@@ -23,7 +23,7 @@ pub struct CloudPanel {
 }
 
 impl CloudPanel {
-    /// A panel for each method, `samples` of it drawn anew with seed 0; `title` is given its name.
+    /// One panel per method, with `samples` new samples of seed 0; `title` is called with its name.
     pub fn of_methods(
         methods: &[Method],
         target: &Target,
@@ -182,7 +182,7 @@ impl Pen<'_> {
             .map(|i| range.0 + (range.1 - range.0) * f64::from(i) / 240.0)
             .map(|at| (at, density(at)))
             .collect();
-        // The true marginal decides the scale: what is far above it is cut off.
+        // The true marginal determines the scale: bars far above it are cut off.
         let peak = curve.iter().map(|(_, height)| *height).fold(0.0, f64::max);
         let highest = 1.08 * heights.iter().copied().fold(peak, f64::max).min(2.0 * peak);
         let upright = coordinate == 1;
@@ -216,7 +216,7 @@ impl Pen<'_> {
     }
 }
 
-/// Densities of the bars: shares of all samples, also of those outside the range.
+/// Densities of the bars: shares of all samples, including those outside the range.
 fn histogram(points: &Array2<f64>, coordinate: usize, (low, high): (f64, f64)) -> Vec<f64> {
     let mut heights = vec![0.0; BARS];
     let step = (high - low) / BARS as f64;

@@ -28,10 +28,10 @@ pub struct RunOptions {
     /// The paper's size: 10,000 samples, compared with 20,000 of the target, five repeats
     #[arg(long)]
     full: bool,
-    /// Compute every cell of a full run anew, also those that `results` has
+    /// Recompute every cell of a full run, even those already in `results`
     #[arg(long, requires = "full")]
     fresh: bool,
-    /// Repeats, if not as many as the size has
+    /// The number of repeats [default: that of the size]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     repeats: Option<u64>,
     /// Where to draw figures, as <NAME>.svg and <NAME>.png
@@ -57,7 +57,7 @@ impl RunOptions {
         self.full
     }
 
-    /// Where finished cells are kept: full runs take minutes, others nothing worth keeping.
+    /// Where finished cells are kept: full runs take minutes, others are too short to save.
     pub fn cells(&self, name: &str) -> Outcome<Cells> {
         if self.full { Cells::kept(name, self.fresh) } else { Ok(Cells::NONE) }
     }
@@ -198,7 +198,7 @@ impl Comparison<'_> {
 pub struct Published {
     pub distance: Option<&'static str>,
     pub evaluations: Option<&'static str>,
-    /// For one sample.
+    /// Per sample.
     pub milliseconds: Option<&'static str>,
 }
 
@@ -209,7 +209,7 @@ impl Published {
     }
 }
 
-/// Our numbers beside the published ones.
+/// Our numbers next to the published ones.
 pub struct ComparisonTable {
     table: TextTable,
     /// Whether the paper gives times.

@@ -1,4 +1,4 @@
-//! Dots in rows on a logarithmic axis: one row a problem, one colour a method.
+//! Dots in rows on a logarithmic axis: one row per problem, one colour per method.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -44,7 +44,7 @@ const HEAD: u32 = 66;
 const FOOT: u32 = 52;
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 22.0;
-/// What the middle of a line of text lies above that of its letters.
+/// How far the middle of a line of text lies above that of its letters.
 const NUDGE: f64 = 1.5;
 
 /// Where axes may have a label.
@@ -118,7 +118,7 @@ impl Pen<'_> {
         f64::from(HEAD + ROW * self.figure.rows.len() as u32)
     }
 
-    /// Every other row on grey, so that dots are seen to belong to one.
+    /// Every other row is grey, so that it is clear to which row a dot belongs.
     fn bands<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Outcome
     where
         B::ErrorType: 'static,

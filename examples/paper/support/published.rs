@@ -5,7 +5,7 @@ use super::comparison::Published;
 use super::lowdim::logistic::{Data, Units};
 use super::lowdim::placement::Method;
 
-/// One line of the table: W, T and milliseconds for a sample.
+/// One line of the table: W, T and milliseconds per sample.
 const fn entry(distance: &'static str, evaluations: &'static str, milliseconds: &'static str) -> Published {
     Published {
         distance: Some(distance),
@@ -96,7 +96,7 @@ fn reported(data: Data, units: Units) -> [Published; 5] {
     }
 }
 
-/// What the paper reports for a method; nothing where it does not.
+/// What the paper reports for a method; none where it reports nothing.
 pub fn logistic(data: Data, units: Units, method: Method) -> Published {
     let position = Method::ALL.iter().position(|other| *other == method);
     position.map_or(NOTHING, |position| reported(data, units)[position])

@@ -1,4 +1,4 @@
-//! Draws of the no-U-turn sampler, kept on disk beside the cells of a full run, with the verdict on them said aloud.
+//! Draws of the no-U-turn sampler, saved on disk with the cells of a full run, and the verdict on them printed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::cells::Cells;
 use super::comparison::progress;
 use super::figure::Outcome;
 
-/// The draws of a run: read if it was finished before, made and kept if not.
+/// The draws of a run: read if it was finished before, otherwise made and saved.
 pub fn draws(name: &str, target: &Target, options: &NutsOptions, cells: &Cells) -> Outcome<ReferenceSample> {
     let NutsOptions { chains, warmup, draws, thinning, seed, .. } = options;
     let key = format!("nuts {name} {chains}x{warmup}+{draws}by{thinning} {seed}");
@@ -29,7 +29,7 @@ pub fn draws(name: &str, target: &Target, options: &NutsOptions, cells: &Cells) 
     Ok(sample)
 }
 
-/// Says how a run went, and whether it may be called a reference; returns whether it may.
+/// Prints how a run went and whether it may be called a reference, and returns the latter.
 pub fn describe(what: &str, sample: &ReferenceSample) -> bool {
     let r_hat = sample.diagnostics.worst_r_hat().map_or(f64::NAN, |(_, value)| value);
     let bulk_ess = sample.diagnostics.least_bulk_ess().map_or(f64::NAN, |(_, value)| value);

@@ -1,4 +1,4 @@
-//! Tables for the terminal: our numbers beside the published ones.
+//! Tables for the terminal: our numbers next to the published ones.
 
 /// A table with a header; columns are as wide as their widest cell.
 pub struct TextTable {

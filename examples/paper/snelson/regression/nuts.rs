@@ -1,5 +1,5 @@
-//! The no-U-turn sampler on a task's posterior, chain by chain so that each can be kept, and whether its predictions have
-//! converged. The weights need not: hidden units can be permuted and their signs flipped.
+//! The no-U-turn sampler on a task's posterior, chain by chain so that each can be saved, and whether its predictions
+//! have converged. The weights need not converge: hidden units can be permuted and their signs flipped.
 
 use std::time::Instant;
 
@@ -59,7 +59,7 @@ impl Chain {
 pub struct Reference {
     pub sample: ReferenceSample,
     pub predictions: Diagnostics,
-    /// Seconds for one gradient on one thread.
+    /// Seconds per gradient on one thread.
     pub seconds_per_gradient: f64,
     /// Seconds of all chains, added.
     pub seconds: f64,
@@ -86,7 +86,7 @@ impl Reference {
         self.sample.verdict_on(&self.predictions)
     }
 
-    /// Draws r, r + repeats, …, and of these at most `samples`, evenly spaced: repeats share no draw.
+    /// Draws r, r + repeats, …, at most `samples` of them, evenly spaced: repeats share no draws.
     pub fn pick(&self, repeat: usize, repeats: usize, samples: usize) -> Array2<f64> {
         let rows: Vec<usize> = (repeat..self.sample.draws.nrows()).step_by(repeats.max(1)).collect();
         let count = samples.min(rows.len());

@@ -10,7 +10,7 @@ pub struct Published {
     /// Mean and deviation.
     pub mse: (f64, f64),
     pub nll: (f64, f64),
-    /// T and seconds for one sample.
+    /// T and seconds per sample.
     pub cost: Option<(f64, f64)>,
 }
 

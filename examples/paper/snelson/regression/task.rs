@@ -1,4 +1,4 @@
-//! One task: the data in the network's units, the fitted posterior, and what a method makes of them.
+//! One task: the data in the network's units, the fitted posterior, and the scores of a method on it.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ pub struct Task {
     pub split: Split,
     pub units: Units,
     pub scaling: Scaling,
-    /// In the network's units, as the test data.
+    /// In the network's units, as are the test data.
     pub train: Dataset,
     pub test: Dataset,
     pub posterior: Laplace,
@@ -71,11 +71,11 @@ pub struct Run {
 /// The geodesics of one repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Geodesics {
-    /// Evaluations of the acceleration for one sample: T.
+    /// Evaluations of the acceleration per sample: T.
     pub evaluations: f64,
     /// The largest drift among samples that reached their end.
     pub drift: f64,
-    /// Seconds for one sample, all threads at work.
+    /// Seconds per sample, with all threads at work.
     pub seconds: f64,
     pub samples: usize,
     /// Samples that did not reach their end.
@@ -85,7 +85,7 @@ pub struct Geodesics {
 }
 
 impl Task {
-    /// Starts from the network that is kept with the data, trained by the paper's recipe.
+    /// Starts from the network stored with the data, trained by the paper's recipe.
     pub fn load(split: Split, units: Units) -> Result<Self> {
         let file = if units == Units::Raw { "raw" } else { "std" };
         let path = data_folder().join(format!("snelson_map_{}_{file}.safetensors", split.name()));
@@ -93,7 +93,7 @@ impl Task {
         Self::with(split, units, |data| tuned(network, data))
     }
 
-    /// Starts from the posterior that `fit` makes of the training data, in the network's units.
+    /// Starts from the posterior that `fit` returns for the training data, in the network's units.
     pub fn with(split: Split, units: Units, fit: impl FnOnce(&Dataset) -> Result<Laplace>) -> Result<Self> {
         let (train, test) = split.load()?;
         let scaling = if units == Units::Standardised { Scaling::of(&train) } else { Scaling::NONE };
@@ -160,7 +160,7 @@ impl Task {
         Ok((drawn.reached(), Some(geodesics)))
     }
 
-    /// MSE and NLL of sampled weights on the test points, in original units; nothing without a sample.
+    /// MSE and NLL of sampled weights on the test points, in original units; none without samples.
     pub fn score(&self, weights: ArrayView2<'_, f64>) -> Result<Option<(f64, f64)>> {
         if weights.nrows() == 0 {
             return Ok(None);

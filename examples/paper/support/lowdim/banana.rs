@@ -17,7 +17,7 @@ use super::chains::nuts_options;
 use super::placement::Placement;
 use super::truth::{Truth, integral, log_normal, planar_draws};
 
-/// Which maximum an approximation is placed at.
+/// The maximum at which an approximation is centred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapChoice {
     /// The maximum of the density, with the negative Hessian as precision.
@@ -96,8 +96,8 @@ pub fn reference(observations: &[f64], count: usize, seed: u64) -> Array2<f64> {
     })
 }
 
-/// A run of NUTS, with the paper's acceptance rate for the banana. Draws follow each other along its arms so slowly that
-/// small runs, too, keep one in ten.
+/// A run of NUTS, with the paper's acceptance rate for the banana. Draws move along its arms so slowly that even small
+/// runs keep only one in ten.
 pub fn nuts_settings(size: Size, seed: u64) -> NutsOptions {
     let options = nuts_options(size, seed);
     let (draws, thinning) = (options.kept_per_chain() * 10, 10);

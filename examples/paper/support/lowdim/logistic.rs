@@ -45,7 +45,7 @@ impl Data {
 pub enum Units {
     /// Every column with mean 0 and variance 1.
     Standardised,
-    /// As they come.
+    /// As given.
     Raw,
 }
 
@@ -88,8 +88,8 @@ const LARGEST_DECREMENT: f64 = 1e-6;
 
 /// The approximation at the maximum of the posterior, with the negative Hessian, here the Fisher metric, as precision.
 ///
-/// With raw inputs the curvature spans many orders of magnitude, on which a search may stop early: the base point is
-/// checked, and one that is off is an error.
+/// With raw inputs the eigenvalues of the Hessian span many orders of magnitude, and a search may stop early: the base
+/// point is checked, and it is an error if it is off.
 pub fn placed(target: &Target) -> std::result::Result<Placement, Box<dyn std::error::Error>> {
     let placement = Placement::euclidean(target)?;
     check_maximum(target, &placement)?;
@@ -112,7 +112,7 @@ fn newton_decrement(target: &Target, placement: &Placement) -> f64 {
     gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>().abs().sqrt()
 }
 
-/// The run of NUTS that distances are measured to. The low-rank mass matrix leaves the posterior as it is; in runs of
+/// The run of NUTS that distances are measured to. The low-rank mass matrix leaves the posterior unchanged; in runs of
 /// [`NutsOptions::quick`] on raw inputs it took 2.4 (ripley) to 7.6 (pima) times fewer gradients than the diagonal one.
 pub fn reference_options(size: Size, seed: u64) -> NutsOptions {
     NutsOptions { mass_matrix: MassMatrix::LowRank, ..nuts_options(size, seed) }

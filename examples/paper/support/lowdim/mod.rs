@@ -1,6 +1,6 @@
-//! The paper's low-dimensional experiments, computed: where an approximation is placed, its samples, exact samples of the
-//! target, and the distance between them. The examples print and draw these numbers; `tests/examples.rs` checks their
-//! order.
+//! The paper's low-dimensional experiments, computed: where an approximation is centred, its samples, exact samples of
+//! the target, and the distance between them. The examples print and draw these numbers; `tests/examples.rs` checks
+//! their order.
 // Every example, and the test, uses its own part of this folder.
 #![allow(dead_code)]
 
@@ -14,8 +14,8 @@ pub mod score;
 pub mod squiggle;
 pub mod truth;
 
-/// Seed of the exact sample that distances are measured to. Repeat r of a method draws with seed r, so that exact samples
-/// never have the streams of a method, whose purpose they share.
+/// Seed of the exact sample that distances are measured to. Repeat r of a method draws with seed r, so that exact
+/// samples never use the streams of a method, whose purpose they share.
 pub const REFERENCE_SEED: u64 = 1_000_000;
 
 /// Seed of a second exact sample, whose distance to the reference is what a perfect method would get.

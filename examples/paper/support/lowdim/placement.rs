@@ -43,7 +43,7 @@ impl Method {
     }
 }
 
-/// Where an approximation sits, and the precision of the Gaussian that its velocities have.
+/// Where an approximation is centred, and the precision of the Gaussian of its velocities.
 #[derive(Debug, Clone)]
 pub struct Placement {
     pub base: Vec<f64>,

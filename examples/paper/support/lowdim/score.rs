@@ -1,4 +1,4 @@
-//! What a repeat is judged by: its distance to exact samples, and its cost.
+//! The measures of a repeat: its distance to exact samples, and its cost.
 
 use std::error::Error;
 
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 pub struct Score {
     /// W1 of the samples that reached their end, to exact samples.
     pub distance: f64,
-    /// T, the mean number of evaluations for one sample.
+    /// T, the mean number of evaluations per sample.
     pub evaluations: f64,
-    /// Wall-clock time of one sample, all threads at work.
+    /// Wall-clock time per sample, with all threads at work.
     pub milliseconds: f64,
     /// Samples that did not reach their end.
     pub failed: usize,
 }
 
 impl Score {
-    /// Judges samples that took some seconds in all, in the coordinates that the reference has: all, or the first ones.
+    /// Scores samples that took the given seconds in all, in the coordinates of the reference: all, or the first ones.
     pub fn of(samples: &Samples, seconds: f64, reference: ArrayView2<'_, f64>) -> Result<Self, Box<dyn Error>> {
         let milliseconds = 1e3 * seconds / samples.len() as f64;
         let reached = samples.reached();
@@ -35,8 +35,8 @@ impl Score {
     }
 }
 
-/// The exact Wasserstein-1 distance between two sets of points, one per row. The relative gap of 1e-6 that is accepted
-/// lies far below the digits reported.
+/// The exact Wasserstein-1 distance between two sets of points, one per row. The accepted relative gap of 1e-6 is far
+/// below the digits reported.
 pub fn distance(a: ArrayView2<'_, f64>, b: ArrayView2<'_, f64>) -> Result<f64, TransportError> {
     let flat = |points: ArrayView2<'_, f64>| points.iter().copied().collect::<Vec<f64>>();
     let options = TransportOptions { tolerance: 1e-6, ..Default::default() };

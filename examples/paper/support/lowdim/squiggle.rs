@@ -26,7 +26,7 @@ pub fn exact(squiggle: Squiggle, count: usize, seed: u64) -> Array2<f64> {
     })
 }
 
-/// N(φ⁻¹(θ) | 0, S): φ keeps volumes.
+/// N(φ⁻¹(θ) | 0, S): φ preserves volumes.
 pub fn truth(squiggle: Squiggle) -> Truth {
     let [first, second] = squiggle.variances;
     let log_density = move |theta| {

@@ -1,4 +1,4 @@
-//! The true density in the plane with its marginals, normalised: what samples are drawn upon in the figures.
+//! The true density in the plane with its marginals, normalised: the background of the samples in the figures.
 
 use std::f64::consts::PI;
 
