@@ -127,9 +127,12 @@ impl Laplace {
         let problem = Problem { model, family, n_data: data.n_rows(), inputs: None };
         let structure = choose(&problem, options.structure)?;
         let (curvature, fit) = accumulate(&problem, structure, data)?;
+        let (schema, n_targets) = (data.schema(), problem.family.likelihood().n_targets(problem.model.n_outputs()));
+        check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
+        check_size("number of target names", n_targets, schema.targets().len())?;
         let precision = curvature.factor(&prior, &problem.sigmas())?;
         let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Self { problem, data: None, schema: data.schema().clone(), prior, fit, structure, curvature, precision })
+        Ok(Self { problem, data: None, schema: schema.clone(), prior, fit, structure, curvature, precision })
     }
 
     /// Assembles the contents of a file.
