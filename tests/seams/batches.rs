@@ -15,6 +15,7 @@ use crate::{Case, STRUCTURES, fit_bits, gaussian, options, prediction_bits};
 /// A data set that is served in pieces of the given sizes, over and over; each piece goes through `change` first.
 struct Served<F> {
     data: Dataset,
+    schema: Schema,
     sizes: Vec<usize>,
     passes: AtomicUsize,
     change: F,
@@ -22,7 +23,13 @@ struct Served<F> {
 
 impl<F: Fn(&mut Batch<'_>) -> Result<(), Error> + Send + Sync> Served<F> {
     fn new(data: &Dataset, sizes: &[usize], change: F) -> Self {
-        Self { data: data.clone(), sizes: sizes.to_vec(), passes: AtomicUsize::new(0), change }
+        Self {
+            data: data.clone(),
+            schema: data.schema().clone(),
+            sizes: sizes.to_vec(),
+            passes: AtomicUsize::new(0),
+            change,
+        }
     }
 
     fn piece(&self, rows: Range<usize>) -> Result<Batch<'_>, Error> {
@@ -40,7 +47,7 @@ impl<F: Fn(&mut Batch<'_>) -> Result<(), Error> + Send + Sync> Batches for Serve
     }
 
     fn schema(&self) -> &Schema {
-        self.data.schema()
+        &self.schema
     }
 
     fn batches(&self, rows: Range<usize>, most_rows: usize) -> Result<BatchIterator<'_>, Error> {
@@ -198,6 +205,19 @@ fn pieces_that_do_not_fit_are_refused_by_row_or_column() {
             let error = fit(&case, &Served::new(&case.data, &[20], input), structure).expect_err("an input");
             assert!(matches!(error, Error::NotFinite { row: 200, .. }), "{structure}: {error}");
         }
+    }
+}
+
+#[test]
+fn names_that_are_not_as_many_as_the_columns_are_refused() {
+    let [case, _] = cases();
+    for (inputs, targets, word, wrong) in [(3, 2, "input names", 3), (2, 1, "target names", 1)] {
+        let schema = Schema::unnamed(inputs, targets);
+        let source = Served { schema, ..Served::new(&case.data, &[20], as_it_is) };
+        let error = fit(&case, &source, Structure::WeightSpace).expect_err("other names");
+        let found =
+            matches!(&error, Error::Size { what, expected: 2, found } if what.contains(word) && *found == wrong);
+        assert!(found, "{error}");
     }
 }
 

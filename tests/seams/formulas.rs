@@ -1,5 +1,6 @@
 //! A model that is a formula against the network that computes the same: two implementations of every derivative.
 
+use riemannian_laplace::internals::ode::Integrator;
 use riemannian_laplace::{
     Dataset, Error, EvidenceOptions, Family, FitOptions, FunctionModel, GeodesicOptions, Laplace, MetricName, Model,
     Network, SamplerOptions, Structure, Taylor,
@@ -89,14 +90,20 @@ fn a_formula_is_tuned_to_the_hyperparameters_of_its_network() -> Outcome {
 #[test]
 fn geodesics_of_a_formula_end_where_those_of_its_network_do() -> Outcome {
     // Far below what the comparison asks for: what remains is rounding, which the flow amplifies.
-    let geodesic = GeodesicOptions::with_tolerances(1e-11, 1e-13);
+    let tolerances = GeodesicOptions::with_tolerances(1e-10, 1e-12);
+    let geodesic = GeodesicOptions { integrator: Integrator::Dop853, ..tolerances };
     let sampler = SamplerOptions { seed: 5, geodesic, ..SamplerOptions::first(3) };
     for case in cases() {
         for structure in EXACT {
             let [network, formula] = both(&case, structure)?;
             let name = format!("{}, {structure}", case.family.likelihood().name());
             assert_all_close(&formula.sample(3, 5)?, &network.sample(3, 5)?, 1e-11, &name);
-            for metric in [MetricName::Fisher, MetricName::EmpiricalFisher, MetricName::Monge] {
+            // Velocities alone depend on the structure.
+            let metrics = match structure {
+                Structure::WeightSpace => &[MetricName::Fisher, MetricName::EmpiricalFisher, MetricName::Monge][..],
+                _ => &[MetricName::Fisher],
+            };
+            for &metric in metrics {
                 let a = network.sample_riemannian(metric, &sampler, &())?;
                 let b = formula.sample_riemannian(metric, &sampler, &())?;
                 assert_eq!((a.failed(), b.failed()), (0, 0), "{name}, {metric}");
