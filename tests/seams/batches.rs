@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndarray::{Array2, Axis, Slice};
 use riemannian_laplace::internals::data::{Batch, BatchIterator, row_blocks};
-use riemannian_laplace::{Batches, Dataset, Error, Laplace, Link, Method, Schema, Structure};
+use riemannian_laplace::{Batches, Dataset, Draws, Error, Laplace, Link, Method, Schema, Structure};
 
 use crate::common::{Outcome, assert_all_close, is_close, normal_matrix};
 use crate::{Case, STRUCTURES, fit_bits, gaussian, options, prediction_bits};
@@ -90,7 +90,7 @@ fn the_same_pieces_give_the_same_bits_as_the_data_set() -> Outcome {
             assert_eq!(source.passes.into_inner(), row_blocks(POINTS).len(), "{structure}: one pass over each block");
             assert_eq!(fit_bits(&served), fit_bits(&whole), "{structure}");
             assert!(served.data().is_none() && served.schema() == whole.schema() && served.n_data() == POINTS);
-            for method in [Method::Map, Method::Glm(Link::Probit), Method::Nn(riemannian_laplace::Draws::first(5, 1))] {
+            for method in [Method::Map, Method::Glm(Link::Probit), Method::Nn(Draws::first(5, 1))] {
                 let (a, b) = (served.predict(&inputs, &method)?, whole.predict(&inputs, &method)?);
                 assert_eq!(prediction_bits(&a)?, prediction_bits(&b)?, "{structure}, {}", method.name());
             }

@@ -1,7 +1,7 @@
 //! Sums over row blocks: the bits of a fit depend on the data alone.
 
 use riemannian_laplace::internals::data::row_blocks;
-use riemannian_laplace::{Activation, Error, EvidenceOptions, Laplace, Link, Method};
+use riemannian_laplace::{Activation, Error, EvidenceOptions, Family, Laplace, Link, Method};
 
 use crate::common::{Outcome, architecture, normal_matrix, random_data, random_network};
 use crate::{Case, STRUCTURES, fit_bits, gaussian, named, prediction_bits};
@@ -9,7 +9,7 @@ use crate::{Case, STRUCTURES, fit_bits, gaussian, named, prediction_bits};
 const POINTS: usize = 1000;
 
 /// Enough units for the products to be worth several threads.
-fn case(family: riemannian_laplace::Family, outputs: usize, points: usize) -> Case {
+fn case(family: Family, outputs: usize, points: usize) -> Case {
     let network = random_network(architecture(&[3, 20, outputs], &[true, true], Activation::Tanh), 2);
     let data = random_data(&network, &family, points, 3);
     Case { network, data, family }

@@ -6,7 +6,7 @@ use ndarray::{Axis, array};
 use rand::RngCore;
 use riemannian_laplace::internals::predict::MonteCarlo;
 use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
-use riemannian_laplace::{Draws, Link, Method, Prediction, Structure};
+use riemannian_laplace::{Draws, Error, Link, Method, Prediction, Structure};
 
 use crate::common::{Outcome, normal_matrix};
 use crate::{Case, bits, gaussian, methods, named};
@@ -19,9 +19,8 @@ fn assert_moments(prediction: &Prediction, seed: u64, name: &str) -> Outcome {
     let draws = prediction.draws(COUNT, seed)?;
     let n = COUNT as f64;
     assert_eq!(draws.dim(), (COUNT, prediction.mean.nrows(), prediction.mean.ncols()), "{name}");
-    for (at, (&mean, &variance)) in
-        prediction.mean.indexed_iter().zip(&prediction.total_variance).map(|(a, b)| (a.0, (a.1, b)))
-    {
+    for (at, &mean) in prediction.mean.indexed_iter() {
+        let variance = prediction.total_variance[at];
         let values: Vec<f64> = draws.outer_iter().map(|draw| draw[at]).collect();
         let moment = |power| values.iter().map(|value| (value - mean).powi(power)).sum::<f64>() / n;
         let (first, second, fourth) = (moment(1), moment(2), moment(4));
@@ -140,10 +139,10 @@ fn too_many_draws_are_refused_before_memory_is_taken() -> Outcome {
         for method in methods() {
             let prediction = laplace.predict(&inputs, &method)?;
             let refused = prediction.draws(count, 1).err();
-            assert!(matches!(refused, Some(riemannian_laplace::Error::Memory { .. })), "{count}: {refused:?}");
+            assert!(matches!(refused, Some(Error::Memory { .. })), "{count}: {refused:?}");
         }
         let refused = laplace.sample(count, 1).err();
-        assert!(matches!(refused, Some(riemannian_laplace::Error::Memory { .. })), "{count}: {refused:?}");
+        assert!(matches!(refused, Some(Error::Memory { .. })), "{count}: {refused:?}");
     }
     assert_eq!(bits(&laplace.sample(0, 1)?).len(), 0);
     Ok(())

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use riemannian_laplace::internals::evidence::PriorStructure;
 use riemannian_laplace::internals::tensors::{self, Entry, TensorFile, Values};
-use riemannian_laplace::{Contents, Error, EvidenceOptions, Laplace, Structure};
+use riemannian_laplace::{Contents, Error, EvidenceOptions, Family, FitOptions, Laplace, Structure};
 
 use crate::common::{Outcome, normal_matrix};
-use crate::{Case, STRUCTURES, fit_bits, named, prediction_bits};
+use crate::{Case, STRUCTURES, fit_bits, gaussian, named, prediction_bits};
 
 fn cases() -> [Case; 3] {
     [Case::regression(20), Case::classes(15), Case::new(named("poisson"), 1, 20)]
@@ -138,7 +138,7 @@ fn a_loaded_posterior_is_tuned_to_the_optimum_that_it_would_have_had_before() ->
 fn one_noise_level_becomes_several_only_where_the_data_are_at_hand() -> Outcome {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("posterior.safetensors");
-    let case = Case::new(crate::gaussian(0.3), 2, 20);
+    let case = Case::new(gaussian(0.3), 2, 20);
     for structure in STRUCTURES {
         let mut laplace = case.fit(structure)?;
         laplace.save(&path, Contents::TrainingData)?;
@@ -146,12 +146,10 @@ fn one_noise_level_becomes_several_only_where_the_data_are_at_hand() -> Outcome 
         laplace.set_hyperparameters(&0.8.into(), &[0.2, 0.5])?;
         loaded.set_hyperparameters(&0.8.into(), &[0.2, 0.5])?;
         assert_eq!(fit_bits(&loaded), fit_bits(&laplace), "{structure}");
-        let direct = Case {
-            family: riemannian_laplace::Family::gaussian_per_output(&[0.2, 0.5])?,
-            ..Case::new(crate::gaussian(0.3), 2, 20)
-        };
-        let options = riemannian_laplace::FitOptions { prior_precision: 0.8.into(), structure };
-        let direct = Laplace::fit(direct.network, direct.data, direct.family, &options)?;
+        // As if it had been fitted with both levels.
+        let family = Family::gaussian_per_output(&[0.2, 0.5])?;
+        let options = FitOptions { prior_precision: 0.8.into(), structure };
+        let direct = Laplace::fit(case.network.clone(), case.data.clone(), family, &options)?;
         assert_eq!(fit_bits(&direct), fit_bits(&laplace), "{structure}");
         if structure == Structure::FunctionSpace {
             continue;

@@ -12,8 +12,10 @@ use riemannian_laplace::{Error, Model, Structure};
 use crate::Case;
 use crate::common::{Outcome, assert_all_close, normal_vector};
 
+type Parts = (Arc<dyn Map>, Arc<dyn Likelihood>, Case);
+
 /// A map with groups of 12 and 5 parameters, its likelihood and its case.
-fn parts() -> Result<(Arc<dyn Map>, Arc<dyn Likelihood>, Case), Error> {
+fn parts() -> Result<Parts, Error> {
     let case = Case::regression(9);
     let map = case.network.bind(case.data.inputs().view())?;
     assert_eq!(map.groups(), [12, 5]);

@@ -2,7 +2,9 @@
 
 use riemannian_laplace::internals::geodesic::Accuracy;
 use riemannian_laplace::internals::predict::SamplingReport;
-use riemannian_laplace::{Error, GeodesicOptions, Geodesics, Method, MetricName, SamplerOptions, Samples};
+use riemannian_laplace::{
+    Error, GeodesicOptions, Geodesics, Method, MetricName, Prediction, SamplerOptions, Samples, Structure,
+};
 
 use crate::common::{Outcome, normal_matrix};
 use crate::{Case, STRUCTURES};
@@ -34,7 +36,7 @@ fn geodesics(geodesic: GeodesicOptions, allow_uncertified: f64) -> Method {
 #[test]
 fn samples_that_meet_the_step_limit_are_an_error_unless_they_are_allowed() -> Outcome {
     let inputs = normal_matrix(3, 2, 51);
-    let laplace = Case::regression(15).fit(riemannian_laplace::Structure::Auto)?;
+    let laplace = Case::regression(15).fit(Structure::Auto)?;
     // The first limit with which some geodesics end and some do not.
     let mut mixed = None;
     for max_steps in 1..400 {
@@ -55,7 +57,7 @@ fn samples_that_meet_the_step_limit_are_an_error_unless_they_are_allowed() -> Ou
     let allowed = laplace.predict(&inputs, &geodesics(geodesic, 1.0))?;
     assert_eq!(allowed.samples, Some(counts));
     // The mean is over those that reached their end.
-    let reached = riemannian_laplace::Prediction::of_weights(&laplace, samples.reached().view(), &inputs)?;
+    let reached = Prediction::of_weights(&laplace, samples.reached().view(), &inputs)?;
     assert_eq!(allowed.mean, reached.mean);
     // The share itself is allowed, a little less is not.
     let share = counts.failed_share();
@@ -70,7 +72,7 @@ fn samples_that_meet_the_step_limit_are_an_error_unless_they_are_allowed() -> Ou
 #[test]
 fn samples_that_drift_are_an_error_unless_they_are_allowed() -> Outcome {
     let inputs = normal_matrix(3, 2, 51);
-    let laplace = Case::regression(15).fit(riemannian_laplace::Structure::Auto)?;
+    let laplace = Case::regression(15).fit(Structure::Auto)?;
     // Loose tolerances, and a drift that not even rounding meets.
     let accuracy = Accuracy::Tolerances { rtol: 1e-3, atol: 1e-6, target: 1e-16 };
     let geodesic = GeodesicOptions { accuracy, ..GeodesicOptions::with_tolerances(1e-3, 1e-6) };
