@@ -25,7 +25,7 @@ pub enum Purpose {
     MonteCarloLink,
     /// The data points of a sub-sampled metric; the index is the sample.
     MetricBatch,
-    /// Draws of y from a predictive distribution; the index is the sample.
+    /// Draws of y from a predictive distribution; the index is the point.
     PredictiveDraw,
     /// Where an optimiser starts; the index is the start.
     Start,

@@ -2,6 +2,11 @@
 
 use libm::{erfc, lgamma};
 
+/// Counts beyond which a distribution function is that of a normal variable to more digits than the series gives.
+const MANY: f64 = 1e6;
+/// Quantiles beyond this are infinite: whole numbers can no longer be told apart.
+const MOST_COUNTS: f64 = 9e15;
+
 /// Φ(z).
 pub(super) fn normal_cdf(z: f64) -> f64 {
     0.5 * erfc(-z * std::f64::consts::FRAC_1_SQRT_2)
@@ -42,8 +47,14 @@ pub(super) fn normal_mixture_quantile(means: &[f64], deviation: f64, level: f64,
 pub(super) fn poisson_mixture_quantile(rates: &[f64], level: f64) -> f64 {
     let share = |count: f64| rates.iter().map(|rate| poisson_cdf(count, *rate)).sum::<f64>() / rates.len() as f64;
     let mut high = 1.0;
-    while share(high) < level && high < 1e15 {
+    while share(high) < level {
+        if high > MOST_COUNTS {
+            return f64::INFINITY;
+        }
         high *= 2.0;
+    }
+    if share(high).is_nan() {
+        return f64::NAN;
     }
     let mut low = -1.0; // never reached
     while high - low > 1.0 {
@@ -61,7 +72,16 @@ pub(super) fn poisson_cdf(count: f64, rate: f64) -> f64 {
     if rate <= 0.0 {
         return 1.0;
     }
-    upper_gamma(count.floor() + 1.0, rate)
+    if rate == f64::INFINITY {
+        return 0.0;
+    }
+    let a = count.floor() + 1.0;
+    if a > MANY {
+        // Wilson and Hilferty (1931): the cube root of a gamma variable is nearly normal; the error falls like 1/a.
+        let z = ((rate / a).cbrt() - (1.0 - 1.0 / (9.0 * a))) * 3.0 * a.sqrt();
+        return normal_cdf(-z);
+    }
+    upper_gamma(a, rate)
 }
 
 /// Q(a, x), by its series for x < a + 1 and by its continued fraction beyond (the modified Lentz recurrence).
@@ -125,6 +145,20 @@ mod tests {
                 assert!((poisson_cdf(count as f64, rate) - sum).abs() < 1e-11, "{count} at {rate}");
             }
         }
+    }
+
+    #[test]
+    fn large_rates_join_smoothly_and_infinite_ones_have_no_quantile() {
+        for shift in [-2.0, -0.5, 0.0, 1.0, 3.0] {
+            let rate = MANY + shift * MANY.sqrt();
+            // On both sides of the switch: a step of one count is a thousandth of a deviation.
+            let (below, above) = (poisson_cdf(MANY - 1.0, rate), poisson_cdf(MANY, rate));
+            assert!(above >= below && above - below < 1e-3, "{shift}: {below}, {above}");
+        }
+        let median = poisson_mixture_quantile(&[1e10], 0.5);
+        assert!((median - 1e10).abs() < 10.0, "{median}");
+        assert_eq!(poisson_mixture_quantile(&[f64::INFINITY], 0.5), f64::INFINITY);
+        assert!(poisson_mixture_quantile(&[f64::NAN], 0.5).is_nan());
     }
 
     #[test]
