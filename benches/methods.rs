@@ -4,9 +4,10 @@
 //! `fisher`. Problems are `complete-raw`, `gap-raw`, `complete-std` and `gap-std` (Snelson's data and the networks
 //! stored with them), and a width W for a network 1-W-W-1 that is trained here on a sine; separate them by commas.
 //!
-//! For each integrator and tolerance: the mean number of evaluations at this tolerance; the median and the largest drift
-//! of vᵀGv; the median and the largest error of the network's outputs at the data in units of σ, against `dop853` at
-//! 1e-10; and the mean number of evaluations until the drift is at most 1e-3 when refinement starts from this tolerance.
+//! For each integrator and tolerance: the mean number of evaluations at this tolerance; the median and the largest
+//! drift of vᵀGv; the median and the largest error of the network's outputs at the data in units of σ, against `dop853`
+//! at 1e-10; and the mean number of evaluations until the drift is at most 1e-3 when refinement starts from this
+//! tolerance.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What the crate is made of, folder by folder: traits to implement, kernels, solvers, integrators, the paper's problems.
+//! What the crate is made of, folder by folder: traits to implement, kernels, solvers, integrators, the paper's
+//! problems.
 //!
 //! These modules serve the program, the benchmarks and researchers who extend the method. They expose faer's matrices,
 //! and **may change in any release**; the types at the crate's root change only with a new major version.

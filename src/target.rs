@@ -164,8 +164,8 @@ impl TargetEvaluator {
         self.log_likelihood_of_last() + self.target.prior.log_density(theta)
     }
 
-    /// ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀHₙḟₙ] − vᵀAv, with g the scores and H the output Fisher (the negative
-    /// Hessian of log p in its outputs, since every likelihood here is in canonical form).
+    /// ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀHₙḟₙ] − vᵀAv, with g the scores and H the output Fisher (the
+    /// negative Hessian of log p in its outputs, since every likelihood here is in canonical form).
     pub fn slope_and_bend(&mut self, theta: &[f64], velocity: &[f64]) -> (f64, f64) {
         self.move_along(theta, velocity);
         let Self { target, jet, scores, points, .. } = self;

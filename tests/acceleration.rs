@@ -96,15 +96,16 @@ fn both_solvers_and_christoffel_symbols_agree_for_every_likelihood_and_metric() 
 #[test]
 fn every_smooth_activation_agrees_with_christoffel_symbols() {
     for activation in Activation::ALL.into_iter().filter(|activation| !activation.is_piecewise_linear()) {
-        // The second derivative of elu jumps at 0. This seed keeps every sum further from there than the differences reach.
+        // The second derivative of elu jumps at 0. This seed keeps every sum further from there than the differences
+        // reach.
         let (target, theta) = random_target(&[2, 3, 2, 3], activation, Arc::new(Categorical), 4, 177);
         let velocity = normal_vector(theta.len(), 78);
         check_metric(metric::fisher(&target), &theta, &velocity, activation.name());
     }
 }
 
-/// Hf̈ + C(ḟ, ḟ) of one point from probabilities: for saturated outputs the entry of the certain class is the negative sum
-/// of the others, since H and C have rows that sum to zero.
+/// Hf̈ + C(ḟ, ḟ) of one point from probabilities: for saturated outputs the entry of the certain class is the negative
+/// sum of the others, since H and C have rows that sum to zero.
 fn output_force(outputs: &[f64], first: &[f64], second: &[f64]) -> Vec<f64> {
     let top = (0..outputs.len()).max_by(|&a, &b| outputs[a].total_cmp(&outputs[b])).unwrap();
     let weights: Vec<f64> = outputs.iter().map(|f| (f - outputs[top]).exp()).collect();

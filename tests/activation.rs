@@ -11,8 +11,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const EPSILON: f64 = f64::EPSILON;
 
-/// The slope of silu, gelu and gelu_tanh and the second derivative of silu and gelu_tanh change sign away from zero: near such
-/// a root an error can only be relative to the summands, which are at most 1.
+/// The slope of silu, gelu and gelu_tanh and the second derivative of silu and gelu_tanh change sign away from zero:
+/// near such a root an error can only be relative to the summands, which are at most 1.
 fn crosses_zero(activation: Activation, order: usize) -> bool {
     match activation {
         Activation::Silu | Activation::GeluTanh => order > 0,

@@ -58,7 +58,8 @@ fn gradient_by_differences(laplace: &Laplace, at: &Hyperparameters) -> Vec<f64> 
     (0..count).map(derivative).collect()
 }
 
-/// Posteriors with one or several prior precisions and noise levels, in both spaces, more and fewer parameters than data.
+/// Posteriors with one or several prior precisions and noise levels, in both spaces, more and fewer parameters than
+/// data.
 fn posteriors() -> Result<Vec<(String, Laplace)>, Box<dyn Error>> {
     let two = architecture(&[2, 4, 2], &[true, true], Activation::Tanh);
     let three = architecture(&[1, 4, 3, 1], &[true, true, true], Activation::Gelu);

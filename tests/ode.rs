@@ -1,5 +1,5 @@
-//! Tests of the `ode` module: convergence orders, solutions, agreement with
-//! SciPy's `solve_ivp` (`tests/fixtures/ode`) and behaviour on bad input.
+//! Tests of the `ode` module: convergence orders, solutions, agreement with SciPy's `solve_ivp` (`tests/fixtures/ode`)
+//! and behaviour on bad input.
 
 #[path = "ode/adams.rs"]
 mod adams;

@@ -138,8 +138,8 @@ fn ripley() -> Result<Target> {
     logistic_regression(&data, 100.0)
 }
 
-/// With 250 observations the posterior is almost normal: the mean lies where the third derivatives shift it from the mode,
-/// by ½Σ∇tr(Σ∇²ℓ) to leading order, and the variances are those of the inverse Hessian up to the skewness.
+/// With 250 observations the posterior is almost normal: the mean lies where the third derivatives shift it from the
+/// mode, by ½Σ∇tr(Σ∇²ℓ) to leading order, and the variances are those of the inverse Hessian up to the skewness.
 #[test]
 fn logistic_regression_lies_around_its_mode() -> Result<()> {
     let target = ripley()?;

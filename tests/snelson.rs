@@ -56,7 +56,8 @@ fn fisher_beats_ela_on_standardised_data_with_a_gap() {
     check(Split::Gap, Units::Standardised, (0.19, 1.0));
 }
 
-/// At the paper's tolerances T stays below the paper's (242.9, 727.7, 77.7, 88.7): over ten repeats at most 87, 96, 64, 72.
+/// At the paper's tolerances T stays below the paper's (242.9, 727.7, 77.7, 88.7): over ten repeats at most 87, 96, 64,
+/// 72.
 #[test]
 fn few_evaluations_at_the_papers_tolerances() {
     for (units, most) in [(Units::Raw, 100.0), (Units::Standardised, 75.0)] {

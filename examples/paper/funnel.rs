@@ -1,6 +1,6 @@
 //! Can an approximation at one point reach the mouth and the neck of a funnel? Neal's funnel in two dimensions, σ = 3
-//! (Yu et al. 2024, supplement "Funnel"): with the Fisher metric (RLA-F) the samples are exact; straight lines (ELA) and
-//! the Monge metric (RLA-B) do not widen with θ₂.
+//! (Yu et al. 2024, supplement "Funnel"): with the Fisher metric (RLA-F) the samples are exact; straight lines (ELA)
+//! and the Monge metric (RLA-B) do not widen with θ₂.
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Is a Riemannian approximation at least right for a Gaussian? For N(0, I) in D = 1 … 10 dimensions (Yu et al. 2024,
-//! section 3 with its figures "e-and-b" and "distances"): the Monge metric (RLA-B) pulls samples towards the centre, the
-//! more the larger D; a logarithmic map (RLA-BLog) or the Fisher metric (RLA-F) removes the bias.
+//! section 3 with its figures "e-and-b" and "distances"): the Monge metric (RLA-B) pulls samples towards the centre,
+//! the more the larger D; a logarithmic map (RLA-BLog) or the Fisher metric (RLA-F) removes the bias.
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Is the Fisher metric worth its cost on everyday posteriors? The paper's Bayesian logistic regression (Yu et al. 2024,
-//! section 5.3 with its Table 2, and the supplement's times and "Empirical Fisher"): five data sets, with standardised
-//! and with raw inputs, every method at the Euclidean MAP, compared with NUTS.
+//! Is the Fisher metric worth its cost on everyday posteriors? The paper's Bayesian logistic regression (Yu et al.
+//! 2024, section 5.3 with its Table 2, and the supplement's times and "Empirical Fisher"): five data sets, with
+//! standardised and with raw inputs, every method at the Euclidean MAP, compared with NUTS.
 //!
 //! `--full` saves each finished repeat, and continues from there when it is started again.
 

@@ -1,6 +1,6 @@
-//! Is the Riemannian Laplace approximation exact for a Gaussian in disguise? The paper's squiggle (Yu et al. 2024, section
-//! 4.3.2 and supplement "Squiggle"), in both versions: with the Fisher metric (RLA-F) the samples are as close to exact
-//! ones as exact ones are to each other; with the Monge metric (RLA-B) they are too narrow.
+//! Is the Riemannian Laplace approximation exact for a Gaussian in disguise? The paper's squiggle (Yu et al. 2024,
+//! section 4.3.2 and supplement "Squiggle"), in both versions: with the Fisher metric (RLA-F) the samples are as close
+//! to exact ones as exact ones are to each other; with the Monge metric (RLA-B) they are too narrow.
 
 mod support;
 

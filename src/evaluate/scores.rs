@@ -65,9 +65,9 @@ impl Scores {
         }
     }
 
-    /// Scores of a prediction. The NLL of the model alone is −meanₙ log p(yₙ | f(xₙ, θ̂)); of a mixture over sampled models
-    /// −meanₙ log mean_s p(yₙ | θ_s); of a linearised prediction that of N(mean, J G⁻¹Jᵀ + σ²), of the linked class
-    /// probabilities, or of the Poisson mixture over a log-normal rate (by quadrature).
+    /// Scores of a prediction. The NLL of the model alone is −meanₙ log p(yₙ | f(xₙ, θ̂)); of a mixture over sampled
+    /// models −meanₙ log mean_s p(yₙ | θ_s); of a linearised prediction that of N(mean, J G⁻¹Jᵀ + σ²), of the linked
+    /// class probabilities, or of the Poisson mixture over a log-normal rate (by quadrature).
     pub fn of(prediction: &Prediction, targets: &Array2<f64>) -> Result<Self> {
         Self::assemble(prediction, targets, &prediction.log_densities(targets)?)
     }

@@ -4,16 +4,17 @@
 //! vertex. When P is badly conditioned a point has many logarithms: geodesics that swing across the steep directions on
 //! their way, up to thousands of times. The shortest is returned.
 //!
-//! **The shortest geodesic is a concave problem.** A polygon inscribed in the paraboloid, with x₀ = 0, x_M = x̄ at times
-//! 0 = t₀ < … < t_M = 1, has the energy Σₖ (|Δxₖ|² + Δhₖ²)/Δtₖ, and obeys hₖ = ½xₖᵀPxₖ at its inner nodes. With multipliers
-//! pₖ the minimum over x and h is linear algebra, in P's eigenbasis with tridiagonal matrices only:
+//! **The shortest geodesic is a concave problem.** A polygon inscribed in the paraboloid, with x₀ = 0, x_M = x̄ at
+//! times 0 = t₀ < … < t_M = 1, has the energy Σₖ (|Δxₖ|² + Δhₖ²)/Δtₖ, and obeys hₖ = ½xₖᵀPxₖ at its inner nodes. With
+//! multipliers pₖ the minimum over x and h is linear algebra, in P's eigenbasis with tridiagonal matrices only:
 //!
 //! (K − λᵢ diag p) xᵢ = x̄ᵢ e, K h = h̄ e − p, K = tridiag of 1/Δt, e = the last node's coupling,
 //!
-//! and the dual function of p is concave where K − λ_max diag p is positive definite. There is no duality gap: a geodesic
-//! that crosses x_max = 0 on its way is not the shortest (reflect its first part: same length, but with a corner), so
-//! along the shortest one x_max, a solution of the linear equation above, has no zero, which by Sturm's theorem makes
-//! the matrix positive definite. Newton's method on p therefore finds the shortest polygon from any start.
+//! and the dual function of p is concave where K − λ_max diag p is positive definite. There is no duality gap: a
+//! geodesic that crosses x_max = 0 on its way is not the shortest (reflect its first part: same length, but with a
+//! corner), so along the shortest one x_max, a solution of the linear equation above, has no zero, which by Sturm's
+//! theorem makes the matrix positive definite. Newton's method on p therefore finds the shortest polygon from any
+//! start.
 //!
 //! **The polygon then corrects the geodesic.** On the paraboloid (1 + |Px|²)·ẋᵀPẋ has a constant value C along a
 //! geodesic (Joachimsthal's integral), so geodesics obey ẍ = −C Px/(1 + |Px|²)² and are cheap to integrate to any

@@ -61,8 +61,8 @@ impl SamplerOptions {
     }
 }
 
-/// Calls `work` for every index: on all threads at once when there are at least as many indices as threads, otherwise one
-/// after another, so that the matrix products of each may use all threads. Never both.
+/// Calls `work` for every index: on all threads at once when there are at least as many indices as threads, otherwise
+/// one after another, so that the matrix products of each may use all threads. Never both.
 pub(super) fn for_each_index<W, T: Send>(
     range: Range<usize>,
     prepare: impl Fn() -> Result<W> + Sync + Send,

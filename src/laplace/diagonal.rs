@@ -134,8 +134,8 @@ impl Curvature for DiagonalSums {
 }
 
 impl LogDet for DiagonalSums {
-    /// With c_d = Σ_p C_pd/σ_p²: Σ log(1 + c_d/α), ∂/∂log α_l = −Σ_{d∈l} c_d/(c_d + α_l) and
-    /// ∂/∂log σ_p = −2 Σ_d (C_pd/σ_p²)/(c_d + α).
+    /// With c_d = Σ_p C_pd/σ_p²: Σ log(1 + c_d/α), ∂/∂log α_l = −Σ_{d∈l} c_d/(c_d + α_l) and ∂/∂log σ_p = −2 Σ_d
+    /// (C_pd/σ_p²)/(c_d + α).
     fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
         let alpha = log_alpha.iter().map(|value| value.exp()).collect();
         let prior = PriorPrecision::per_group(alpha, &self.groups).ok()?;

@@ -249,8 +249,8 @@ impl Laplace {
         self.precision.log_det_ratio()
     }
 
-    /// The Laplace estimate of the log evidence, as laplace-torch defines it:
-    /// log p(D | θ̂) − ½(log det G − log det A + θ̂ᵀAθ̂).
+    /// The Laplace estimate of the log evidence, as laplace-torch defines it: log p(D | θ̂) − ½(log det G − log det A +
+    /// θ̂ᵀAθ̂).
     pub fn log_marginal_likelihood(&self) -> f64 {
         let scatter = self.prior.quadratic(self.parameters());
         self.log_likelihood() - 0.5 * (self.log_det_ratio() + scatter)

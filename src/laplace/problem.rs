@@ -99,8 +99,8 @@ impl<'a> BatchRows<'a> {
         self.inputs
     }
 
-    /// The rows J̃ at θ̂, whitened at σ = 1, for each noise level: all outputs together when there is one level, each output
-    /// alone when there are several.
+    /// The rows J̃ at θ̂, whitened at σ = 1, for each noise level: all outputs together when there is one level, each
+    /// output alone when there are several.
     pub fn rows_of_levels(&self, levels: usize) -> impl Iterator<Item = Result<Box<dyn Rows>>> + '_ {
         (0..levels).map(move |level| self.problem.unit_rows(&self.map, (levels > 1).then_some(level)))
     }

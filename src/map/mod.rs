@@ -4,9 +4,9 @@
 //! All geometry of this crate is written against [`Map`] and a likelihood. A map takes D parameters to P outputs
 //! at each of N points.
 //!
-//! Arrays over outputs are *unit-major*: entry (n, p) is at `p·N + n`, so that loops over the points run over contiguous
-//! memory. Seeds R hold, for each point, K columns of length P: entry (n, p, k) is at `(p·K + k)·N + n`. The M = N·K rows
-//! of J̃ = RᵀJ are numbered `k·N + n`.
+//! Arrays over outputs are *unit-major*: entry (n, p) is at `p·N + n`, so that loops over the points run over
+//! contiguous memory. Seeds R hold, for each point, K columns of length P: entry (n, p, k) is at `(p·K + k)·N + n`. The
+//! M = N·K rows of J̃ = RᵀJ are numbered `k·N + n`.
 
 mod evaluator;
 mod explicit;
@@ -75,8 +75,8 @@ pub trait Map: Send + Sync + std::fmt::Debug {
         let rows = (self.n_points() * columns) as f64;
         0.5 * rows * rows * self.n_params() as f64
     }
-    /// The derivatives along a velocity of the rows J̃ = RᵀJ at θ, for seeds R with K columns that do not move; `None` where
-    /// the map has no second derivatives to offer.
+    /// The derivatives along a velocity of the rows J̃ = RᵀJ at θ, for seeds R with K columns that do not move; `None`
+    /// where the map has no second derivatives to offer.
     fn rows_along(
         self: Arc<Self>,
         _theta: &[f64],

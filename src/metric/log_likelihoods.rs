@@ -1,4 +1,5 @@
-//! θ → log p(yₙ | fₙ(θ)) for every n, as a map with one output at each point: its pullback metric is the empirical Fisher.
+//! θ → log p(yₙ | fₙ(θ)) for every n, as a map with one output at each point: its pullback metric is the empirical
+//! Fisher.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -60,7 +60,8 @@ pub trait MetricEvaluator: Send {
     /// Starts a new path, integrated at this relative tolerance. An iterative solver drops what it remembers of the
     /// previous path and takes its own tolerance from this one; exact solvers do nothing.
     fn begin_path(&mut self, _rtol: f64) {}
-    /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments alone.
+    /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments
+    /// alone.
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;
 }
 

@@ -1,7 +1,7 @@
 //! The metric of a part of the data: G_B = A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ for a batch B, with mean G over batches.
 //!
-//! Only the metric is sub-sampled (Yu et al. 2024 name mini-batches as the way to many data points); velocities come from
-//! the posterior of all data. A batch is constant along a geodesic, so that vᵀG_Bv is still conserved.
+//! Only the metric is sub-sampled (Yu et al. 2024 name mini-batches as the way to many data points); velocities come
+//! from the posterior of all data. A batch is constant along a geodesic, so that vᵀG_Bv is still conserved.
 
 use std::sync::Arc;
 

@@ -19,8 +19,9 @@ use crate::map::{KroneckerFactors, Scratch, resize};
 ///
 /// The order of calls on the tapes: a forward sweep ([`forward`](Self::forward), [`jet`](Self::jet) or
 /// [`forward_along`](Self::forward_along)), then seeds into [`seeds_mut`](Self::seeds_mut) and
-/// [`pull_back`](Self::pull_back) or [`pull_back_along`](Self::pull_back_along), then any number of products, which only
-/// read the tapes. All take the same `inputs`: N rows where they do not move, else the 3N of their Taylor coefficients.
+/// [`pull_back`](Self::pull_back) or [`pull_back_along`](Self::pull_back_along), then any number of products, which
+/// only read the tapes. All take the same `inputs`: N rows where they do not move, else the 3N of their Taylor
+/// coefficients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sequence {
     layers: Vec<Layer>,

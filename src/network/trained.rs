@@ -127,7 +127,8 @@ impl Network {
         self.save_with(path, BTreeMap::new())
     }
 
-    /// The same with the names and the scaling of the data that the network was trained on, under `schema` and `scaling`.
+    /// The same with the names and the scaling of the data that the network was trained on, under `schema` and
+    /// `scaling`.
     pub fn save_with_schema(&self, path: &Path, schema: &Schema) -> Result<()> {
         let entries = schema.to_metadata().map_err(|error| Error::Metadata {
             path: path.to_path_buf(),
@@ -302,7 +303,8 @@ fn collect_layers(path: &Path, tensors: BTreeMap<String, Tensor>) -> Result<Vec<
     Ok(layers)
 }
 
-/// Splits `model.2.weight` into the prefix `model.`, the number 2 and whether it is a weight. A lone `weight` is layer 0.
+/// Splits `model.2.weight` into the prefix `model.`, the number 2 and whether it is a weight. A lone `weight` is layer
+/// 0.
 fn layer_name(name: &str) -> Option<(&str, u64, bool)> {
     let (stem, kind) = name.rsplit_once('.').unwrap_or(("", name));
     let is_weight = match kind {

@@ -1,4 +1,5 @@
-//! Training with candle: Adam or AdamW on the mean negative log likelihood, full batch as in the paper, or mini-batches.
+//! Training with candle: Adam or AdamW on the mean negative log likelihood, full batch as in the paper, or
+//! mini-batches.
 
 use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap, loss, ops};

@@ -35,9 +35,8 @@ pub struct BfgsOptions<'a> {
     pub first_step: f64,
     /// c₁ of the Wolfe conditions: f(x + αd) ≤ f(x) + c₁ α ∇f·d. Default 1e-4.
     pub sufficient_decrease: f64,
-    /// c₂ of the Wolfe conditions: |∇f(x + αd)·d| ≤ c₂ |∇f(x)·d|. Default 0.5: with the
-    /// usual 0.9 the inverse Hessian grows too slowly along flat directions (nine test problems took 1.4 times as many
-    /// evaluations).
+    /// c₂ of the Wolfe conditions: |∇f(x + αd)·d| ≤ c₂ |∇f(x)·d|. Default 0.5: with the usual 0.9 the inverse Hessian
+    /// grows too slowly along flat directions (nine test problems took 1.4 times as many evaluations).
     pub curvature: f64,
     /// The lower and upper bounds of every coordinate, infinite where there is none, and equal to hold it fixed.
     /// Default: no bounds. A start outside is moved to the nearest point inside.

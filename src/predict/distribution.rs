@@ -42,8 +42,8 @@ pub(super) fn normal_mixture_quantile(means: &[f64], deviation: f64, level: f64,
     root(|x| share(x) - level, low + z * deviation, high + z * deviation)
 }
 
-/// A quantile of the mixture of Poissons with these rates (equal weights): the smallest count whose distribution function
-/// reaches `level`.
+/// A quantile of the mixture of Poissons with these rates (equal weights): the smallest count whose distribution
+/// function reaches `level`.
 pub(super) fn poisson_mixture_quantile(rates: &[f64], level: f64) -> f64 {
     let share = |count: f64| rates.iter().map(|rate| poisson_cdf(count, *rate)).sum::<f64>() / rates.len() as f64;
     let mut high = 1.0;

@@ -101,8 +101,8 @@ impl Default for Geodesics {
     }
 }
 
-/// Predicts at the rows of `inputs`, in the units of the data: where the schema has a scaling, it is applied to the inputs
-/// and undone in the prediction.
+/// Predicts at the rows of `inputs`, in the units of the data: where the schema has a scaling, it is applied to the
+/// inputs and undone in the prediction.
 ///
 /// ```
 /// use ndarray::array;
@@ -174,8 +174,8 @@ fn mixture(laplace: &Laplace, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>
     Ok(Predictive::Sampled(SampledPredictive::new(&**laplace.model(), laplace.family(), weights, inputs)?))
 }
 
-/// Draws θ ~ N(θ̂, G⁻¹), one per row. Draw i of a seed is the same in any range and on any number of threads; it is θ̂ plus
-/// the velocity of Riemannian sample i.
+/// Draws θ ~ N(θ̂, G⁻¹), one per row. Draw i of a seed is the same in any range and on any number of threads; it is θ̂
+/// plus the velocity of Riemannian sample i.
 pub fn draw_weights(laplace: &Laplace, draws: &Draws) -> Result<Array2<f64>> {
     let theta = laplace.parameters();
     let count = draws.range.len();

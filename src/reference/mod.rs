@@ -1,5 +1,5 @@
-//! Samples to compare approximations with: the no-U-turn sampler on the log posterior ℓ(θ), and the diagnostics that say
-//! whether a run may be called a reference (Yu et al. 2024, supplement "NUTS samples").
+//! Samples to compare approximations with: the no-U-turn sampler on the log posterior ℓ(θ), and the diagnostics that
+//! say whether a run may be called a reference (Yu et al. 2024, supplement "NUTS samples").
 //!
 //! ```
 //! use riemannian_laplace::internals::problems::Banana;

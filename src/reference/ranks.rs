@@ -1,5 +1,5 @@
-//! Rank normalisation: z = Φ⁻¹((r − 3/8)/(S + 1/4)) with r the rank among all S draws (Vehtari et al. 2021, equation 14),
-//! so that diagnostics need no finite moments and see every monotone transformation alike.
+//! Rank normalisation: z = Φ⁻¹((r − 3/8)/(S + 1/4)) with r the rank among all S draws (Vehtari et al. 2021, equation
+//! 14), so that diagnostics need no finite moments and see every monotone transformation alike.
 
 /// The normal score of every value; ties share their mean rank.
 pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {

@@ -59,8 +59,8 @@ impl ReferenceSample {
     }
 
     /// Whether the run may be called a reference for every parameter: [`Diagnostics::verdict`], and at most
-    /// [`MOST_DIVERGENT`] of the transitions divergent. Returns the worst R̂ and the least effective sample sizes, or why
-    /// not.
+    /// [`MOST_DIVERGENT`] of the transitions divergent. Returns the worst R̂ and the least effective sample sizes, or
+    /// why not.
     pub fn verdict(&self) -> std::result::Result<Convergence, Refusal> {
         self.verdict_on(&self.diagnostics)
     }

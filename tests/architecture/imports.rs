@@ -1,5 +1,5 @@
-//! Finds the paths in a source file that lead out of its module: `crate::…` and `super::…`, in `use` trees, in line, and
-//! in the links of doc comments. Strings and other comments are skipped.
+//! Finds the paths in a source file that lead out of its module: `crate::…` and `super::…`, in `use` trees, in line,
+//! and in the links of doc comments. Strings and other comments are skipped.
 
 /// A path from the root of the crate, as it was resolved.
 #[derive(Debug, Clone, PartialEq)]

@@ -27,7 +27,8 @@ fn errors_follow_the_tolerance() {
     }
 }
 
-/// For the same error, at a tolerance ten times smaller, less than half of the evaluations of Dormand and Prince's pair.
+/// For the same error, at a tolerance ten times smaller, less than half of the evaluations of Dormand and Prince's
+/// pair.
 #[test]
 fn fewer_evaluations_than_the_pair_of_order_five() {
     let problem = problems::named("harmonic");

@@ -1,6 +1,5 @@
-//! Initial value problems shared by the tests of the `ode` module, with their
-//! solutions where these are known. `fixtures/ode/make.py` states the same
-//! right-hand sides with the same order of operations.
+//! Initial value problems shared by the tests of the `ode` module, with their solutions where these are known.
+//! `fixtures/ode/make.py` states the same right-hand sides with the same order of operations.
 
 use riemannian_laplace::internals::ode::Status;
 

@@ -167,7 +167,8 @@ fn scores_of_confident_mistakes_are_finite() -> Outcome {
 
 #[test]
 fn calibration_error_counts_bin_by_bin() {
-    // Ten bins. Confidence 0.95 twice (one right), 0.65 once (right), exactly 0.7 once (wrong; it belongs to (0.6, 0.7]).
+    // Ten bins. Confidence 0.95 twice (one right), 0.65 once (right), exactly 0.7 once (wrong; it belongs to (0.6,
+    // 0.7]).
     let error = expected_calibration_error(&[0.95, 0.95, 0.65, 0.7], &[true, false, true, false], 10);
     let expected = ((0.95 * 2.0 - 1.0) + (0.65 + 0.7 - 1.0f64).abs()) / 4.0;
     assert!(is_close(error, expected, 1e-14, 0.0), "{error} for {expected}");

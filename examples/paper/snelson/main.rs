@@ -1,6 +1,6 @@
-//! Does a small network know what it does not know? The paper's regression (Yu et al. 2024, section 5.4, Table 3 and the
-//! supplement's "Standardized data"): a 1-10-1 tanh network on Snelson's data, with complete training data and with a gap
-//! for 1.5 ≤ x ≤ 3, in original and in standardised units.
+//! Does a small network know what it does not know? The paper's regression (Yu et al. 2024, section 5.4, Table 3 and
+//! the supplement's "Standardized data"): a 1-10-1 tanh network on Snelson's data, with complete training data and with
+//! a gap for 1.5 ≤ x ≤ 3, in original and in standardised units.
 //!
 //! It starts from four networks that were trained in PyTorch by the paper's recipe and are kept fixed, just as the
 //! paper keeps its MAP fixed. `--train` trains them in candle instead.

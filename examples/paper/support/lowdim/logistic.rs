@@ -1,5 +1,5 @@
-//! Bayesian logistic regression on five data sets, with standardised and with raw inputs: yₙ ~ Bernoulli(sigmoid(θᵀxₙ)),
-//! intercept last, θ ~ N(0, 100·I).
+//! Bayesian logistic regression on five data sets, with standardised and with raw inputs: yₙ ~
+//! Bernoulli(sigmoid(θᵀxₙ)), intercept last, θ ~ N(0, 100·I).
 
 use std::path::Path;
 
