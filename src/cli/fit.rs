@@ -155,7 +155,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let layers = architecture.layer_params().len();
     if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
         return Err(Failure::Usage(format!(
-            "--prior-precision has {} values; give one, or one per layer ({layers}) of {}",
+            "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
             args.prior_precision.len(),
             args.model.display(),
         )));
