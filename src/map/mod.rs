@@ -19,8 +19,8 @@ pub use evaluator::{Evaluated, Evaluator, PulledBack, frozen_rows, identity_seed
 pub use explicit::{Explicit, ExplicitMap};
 pub use function::{FunctionModel, ParametricFunction};
 pub use model::{Group, Model};
-pub(crate) use rows::resize;
 pub use rows::{KroneckerBlock, KroneckerFactors, Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
+pub(crate) use rows::{resize, single_row};
 pub use taylor::Taylor;
 
 use std::sync::Arc;

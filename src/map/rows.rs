@@ -188,6 +188,49 @@ impl Rows for SingleRow {
     }
 }
 
+/// [`Rows`] for an evaluator of a map with one output at one point, whose row is in its field `single`.
+macro_rules! single_row {
+    ($evaluator:ty) => {
+        impl $crate::map::Rows for $evaluator {
+            fn n_rows(&self) -> usize {
+                1
+            }
+            fn n_params(&self) -> usize {
+                $crate::map::Rows::n_params(&self.single)
+            }
+            fn group_sizes(&self) -> Vec<usize> {
+                $crate::map::Rows::group_sizes(&self.single)
+            }
+            fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut $crate::map::Scratch) {
+                $crate::map::Rows::times(&self.single, direction, product, scratch);
+            }
+            fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut $crate::map::Scratch) {
+                $crate::map::Rows::transpose_times(&self.single, weights, product, scratch);
+            }
+            fn dense(&self, rows: faer::MatMut<'_, f64>) {
+                $crate::map::Rows::dense(&self.single, rows);
+            }
+            fn gram(&self, variances: &[f64], gram: faer::MatMut<'_, f64>, scratch: &mut $crate::map::Scratch) {
+                $crate::map::Rows::gram(&self.single, variances, gram, scratch);
+            }
+            fn cross_gram(
+                &self,
+                other: &dyn $crate::map::Rows,
+                variances: &[f64],
+                gram: faer::MatMut<'_, f64>,
+                scratch: &mut $crate::map::Scratch,
+            ) {
+                $crate::map::Rows::cross_gram(&self.single, other, variances, gram, scratch);
+            }
+            fn as_any(&self) -> &dyn std::any::Any {
+                self
+            }
+        }
+    };
+}
+
+pub(crate) use single_row;
+
 /// J̃ V J̃′ᵀ through dense rows.
 pub fn dense_cross_gram(rows: &dyn Rows, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>) {
     let mut left = Mat::zeros(rows.n_rows(), rows.n_params());

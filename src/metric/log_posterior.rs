@@ -1,11 +1,8 @@
 //! θ → ℓ(θ), the log posterior as a map with one output: its pullback metric I + ∇ℓ∇ℓᵀ is the Monge metric.
 
-use std::any::Any;
 use std::sync::Arc;
 
-use faer::MatMut;
-
-use crate::map::{Evaluate, Jet, Map, Rows, Scratch, SingleRow};
+use crate::map::{Evaluate, Jet, Map, SingleRow, single_row};
 use crate::target::{Target, TargetEvaluator};
 
 /// The log posterior of a target as a map.
@@ -74,32 +71,4 @@ impl Evaluate for LogPosteriorEvaluator {
     }
 }
 
-impl Rows for LogPosteriorEvaluator {
-    fn n_rows(&self) -> usize {
-        1
-    }
-    fn n_params(&self) -> usize {
-        self.single.n_params()
-    }
-    fn group_sizes(&self) -> Vec<usize> {
-        self.single.group_sizes()
-    }
-    fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        self.single.times(direction, product, scratch);
-    }
-    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        self.single.transpose_times(weights, product, scratch);
-    }
-    fn dense(&self, rows: MatMut<'_, f64>) {
-        self.single.dense(rows);
-    }
-    fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
-        self.single.gram(variances, gram, scratch);
-    }
-    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
-        self.single.cross_gram(other, variances, gram, scratch);
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+single_row!(LogPosteriorEvaluator);

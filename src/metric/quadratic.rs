@@ -1,13 +1,10 @@
 //! θ → −½(θ − θ̂)ᵀP(θ − θ̂), the log density of a Gaussian as a map with one output.
 
-use std::any::Any;
 use std::sync::Arc;
-
-use faer::MatMut;
 
 use crate::laplace::Precision;
 use crate::linalg::dot;
-use crate::map::{Evaluate, Jet, Map, Rows, Scratch, SingleRow};
+use crate::map::{Evaluate, Jet, Map, SingleRow, single_row};
 
 /// The log density of N(centre, P⁻¹), up to its constant.
 #[derive(Debug, Clone)]
@@ -122,29 +119,4 @@ impl Evaluate for QuadraticEvaluator {
     }
 }
 
-impl Rows for QuadraticEvaluator {
-    fn n_rows(&self) -> usize {
-        1
-    }
-    fn n_params(&self) -> usize {
-        self.single.n_params()
-    }
-    fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        self.single.times(direction, product, scratch);
-    }
-    fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        self.single.transpose_times(weights, product, scratch);
-    }
-    fn dense(&self, rows: MatMut<'_, f64>) {
-        self.single.dense(rows);
-    }
-    fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
-        self.single.gram(variances, gram, scratch);
-    }
-    fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
-        self.single.cross_gram(other, variances, gram, scratch);
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+single_row!(QuadraticEvaluator);
