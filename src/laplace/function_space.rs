@@ -13,7 +13,7 @@ use faer::{Accum, Mat, MatMut, MatRef};
 use ndarray::{Array2, Axis};
 use rand_chacha::ChaCha8Rng;
 
-use super::problem::{BatchRows, Problem, whitened_rows};
+use super::problem::{BatchRows, Problem, whitened_rows, whitened_rows_again};
 use super::ridge::RidgeSolver;
 use super::structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged,
@@ -240,7 +240,7 @@ struct Source {
 /// A posterior represented by the rows J̃ of the training data and the factor of S.
 pub struct FunctionSpace {
     /// J̃; computed when first needed, where only the factor was read.
-    rows: OnceLock<Option<Box<dyn Rows>>>,
+    rows: OnceLock<Box<dyn Rows>>,
     source: Source,
     factor: PackedFactor,
     prior: PriorPrecision,
@@ -265,17 +265,13 @@ impl FunctionSpace {
         rows.gram(&prior.variances(), cholesky.matrix_mut(), &mut Scratch::default());
         factor_with_identity(&mut cholesky).map_err(|pivot| not_definite(rows.n_rows(), pivot))?;
         let source = Source { map: map.clone(), theta: theta.into(), family: family.clone() };
-        Ok(Self { rows: OnceLock::from(Some(rows)), source, factor: cholesky.into(), prior: prior.clone() })
+        Ok(Self { rows: OnceLock::from(rows), source, factor: cholesky.into(), prior: prior.clone() })
     }
 
     /// J̃. Computing the rows succeeded when the posterior was fitted, so it succeeds again.
     fn rows(&self) -> &dyn Rows {
         let Source { map, theta, family } = &self.source;
-        let rows = self.rows.get_or_init(|| whitened_rows(map, theta, family).ok());
-        match rows {
-            Some(rows) => &**rows,
-            None => &NoRows,
-        }
+        &**self.rows.get_or_init(|| whitened_rows_again(map, theta, family))
     }
 
     /// A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b).
@@ -457,36 +453,6 @@ impl Precision for FunctionSpace {
     fn save(&self) -> Vec<SavedTensor> {
         let values = pack_lower(self.factor.get().lower());
         vec![SavedTensor { name: "cholesky".to_string(), shape: vec![values.len()], values }]
-    }
-}
-
-/// Rows that could not be computed: every product is NaN, so that nothing computed from them looks valid.
-struct NoRows;
-
-impl Rows for NoRows {
-    fn n_rows(&self) -> usize {
-        0
-    }
-    fn n_params(&self) -> usize {
-        0
-    }
-    fn times(&self, _: &[f64], product: &mut [f64], _: &mut Scratch) {
-        product.fill(f64::NAN);
-    }
-    fn transpose_times(&self, _: &[f64], product: &mut [f64], _: &mut Scratch) {
-        product.fill(f64::NAN);
-    }
-    fn dense(&self, mut rows: MatMut<'_, f64>) {
-        rows.fill(f64::NAN);
-    }
-    fn gram(&self, _: &[f64], mut gram: MatMut<'_, f64>, _: &mut Scratch) {
-        gram.fill(f64::NAN);
-    }
-    fn cross_gram(&self, _: &dyn Rows, _: &[f64], mut gram: MatMut<'_, f64>, _: &mut Scratch) {
-        gram.fill(f64::NAN);
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

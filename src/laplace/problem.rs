@@ -76,6 +76,17 @@ pub(crate) fn whitened_rows(map: &Arc<dyn Map>, theta: &[f64], family: &Family) 
     })
 }
 
+/// The same without looking at the numbers: for rows that were made, and checked, before.
+pub(super) fn whitened_rows_again(map: &Arc<dyn Map>, theta: &[f64], family: &Family) -> Box<dyn Rows> {
+    let (n, p) = (map.n_points(), map.n_outputs());
+    let (mut outputs, mut seeds) = (vec![0.0; n * p], vec![0.0; n * p * p]);
+    let mut evaluator = map.clone().evaluate(p);
+    evaluator.outputs(theta, &mut outputs);
+    PointEvaluator::new(n, p).whitening(family.likelihood(), &outputs, &mut seeds);
+    evaluator.pull_back(theta, &seeds);
+    evaluator
+}
+
 /// A batch of data points at θ̂, from which a structure takes what it needs.
 pub struct BatchRows<'a> {
     problem: &'a Problem,

@@ -160,8 +160,11 @@ struct Entry {
     loaded_numbers: fn(&Problem) -> f64,
     begin: fn(&Problem) -> Result<Box<dyn Curvature>>,
     load_sums: fn(&Problem, &mut dyn SavedTensors) -> Result<Box<dyn Curvature>>,
-    load: fn(&Problem, &PriorPrecision, &mut dyn SavedTensors) -> Result<Arc<dyn Precision>>,
+    load: LoadPrecision,
 }
+
+/// Makes the factored precision of a problem and a prior from the tensors of a file.
+type LoadPrecision = fn(&Problem, &PriorPrecision, &mut dyn SavedTensors) -> Result<Arc<dyn Precision>>;
 
 /// One line per structure: its name, the word for the solver in reports, the word for the structure, its module.
 macro_rules! structures {
