@@ -147,7 +147,7 @@ fn what_instead(metadata: &Metadata) -> Option<&'static str> {
     match (metadata.is_file(), metadata.is_dir()) {
         (true, _) => None,
         (_, true) => Some("a directory"),
-        _ => Some("not a regular file"),
+        _ => Some("a special file"),
     }
 }
 
