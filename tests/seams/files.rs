@@ -158,7 +158,7 @@ fn one_noise_level_becomes_several_only_where_the_data_are_at_hand() -> Outcome 
         let mut without = Laplace::load(&path)?;
         let before = fit_bits(&without);
         let refused = without.set_hyperparameters(&0.8.into(), &[0.2, 0.5]);
-        assert!(matches!(refused, Err(Error::NoTrainingData { what: "a sigma for each output" })), "{structure}");
+        assert!(matches!(refused, Err(Error::NoTrainingData { what: "one sigma per output" })), "{structure}");
         assert_eq!(fit_bits(&without), before, "{structure}: a refusal changes nothing");
     }
     Ok(())
