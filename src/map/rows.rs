@@ -87,11 +87,11 @@ pub struct KroneckerBlock {
     pub factors: KroneckerFactors,
 }
 
-/// The derivatives dJ̃[v] of the rows along a velocity, for seeds that do not move.
+/// The derivatives dJ̃(v) of the rows along a velocity, for seeds that do not move.
 pub trait RowsAlong: Send + Sync {
-    /// dJ̃[v] as a dense M × D matrix.
+    /// dJ̃(v) as a dense M × D matrix.
     fn dense(&self, rows: MatMut<'_, f64>);
-    /// product ← dJ̃[v]ᵀ w: with one seed rₙ at each point and w = 1, the product of Σₙ rₙ∇²fₙ with the velocity.
+    /// product ← dJ̃(v)ᵀ w: with one seed rₙ at each point and w = 1, the product of Σₙ rₙ∇²fₙ with the velocity.
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch);
 }
 
