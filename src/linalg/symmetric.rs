@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use faer::{Accum, Mat};
 
-use super::{Cholesky, multiply_by_own_transpose};
+use super::{Cholesky, column_slice_mut, multiply_by_own_transpose};
 
 /// Copies the lower triangle onto the upper one.
 pub fn mirror_lower(matrix: &mut Mat<f64>) {
@@ -35,9 +35,8 @@ pub fn unpack_lower(packed: &[f64], size: usize) -> Mat<f64> {
     let mut rest = packed;
     for j in 0..size {
         let (column, after) = rest.split_at((size - j).min(rest.len()));
-        for (i, value) in column.iter().enumerate() {
-            matrix[(j + i, j)] = *value;
-        }
+        let target = &mut column_slice_mut(matrix.as_mut().col_mut(j))[j..];
+        target.iter_mut().zip(column).for_each(|(entry, value)| *entry = *value);
         rest = after;
     }
     matrix
