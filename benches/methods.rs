@@ -188,7 +188,7 @@ fn sine(width: usize) -> Outcome<(Network, Dataset)> {
     }
     let start = Network::random(Architecture::new(&[1, width, width, 1], Activation::Tanh)?, 1);
     let options = TrainingOptions { epochs: 3000, learning_rate: 1e-3, weight_decay: 1e-4, ..Default::default() };
-    let network = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?.network;
+    let network = train(&start, &data, &Family::gaussian(1.0)?, &options, &())?.network;
     network.save(&path)?;
     Ok((network, data))
 }

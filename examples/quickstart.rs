@@ -29,7 +29,7 @@ pub fn run(figure: &Path) -> Result<Laplace, Box<dyn Error>> {
     let data = observations(60, 1)?;
     let start = Network::random(Architecture::new(&[1, 10, 1], Activation::Tanh)?, 1);
     let options = TrainingOptions { epochs: 2000, ..Default::default() };
-    let training = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?;
+    let training = train(&start, &data, &Family::gaussian(1.0)?, &options, &())?;
 
     // 2. The Laplace posterior over all its weights. Prior precision and noise are tuned on the marginal likelihood: no
     //    validation data are needed.

@@ -9,7 +9,7 @@
 //! let data = Dataset::new(array![[-1.0], [0.0], [1.0], [2.0]], array![[0.9], [0.1], [1.1], [3.9]])?;
 //! let start = Network::random(Architecture::new(&[1, 8, 1], Activation::Tanh)?, 1);
 //! let options = TrainingOptions { epochs: 500, ..Default::default() };
-//! let trained = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?;
+//! let trained = train(&start, &data, &Family::gaussian(1.0)?, &options, &())?;
 //!
 //! let mut laplace = Laplace::fit(trained.network, data, Family::gaussian(1.0)?, &FitOptions::default())?;
 //! laplace.optimize(&EvidenceOptions::default())?;

@@ -28,6 +28,9 @@ pub trait Progress: Sync {
     /// One more piece is done.
     fn advance(&self) {}
 
+    /// Iterative work has done so many of its steps, and this is what it minimises; called from time to time.
+    fn step(&self, _done: usize, _value: f64) {}
+
     /// Whether the work should end as soon as it can.
     fn is_cancelled(&self) -> bool {
         false
@@ -44,6 +47,10 @@ impl Progress for () {}
 impl<P: Progress + ?Sized> Progress for &P {
     fn advance(&self) {
         (**self).advance();
+    }
+
+    fn step(&self, done: usize, value: f64) {
+        (**self).step(done, value);
     }
 
     fn is_cancelled(&self) -> bool {

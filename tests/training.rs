@@ -2,19 +2,22 @@
 
 mod common;
 
+use std::sync::Mutex;
+
 use candle_core::{DType, Device, Module, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use ndarray::{Array2, array};
 use riemannian_laplace::Dataset;
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
+use riemannian_laplace::Progress;
 use riemannian_laplace::internals::network::{Decay, Mlp, UnknownActivation};
 use riemannian_laplace::{Activation, Architecture, Network, Training, TrainingOptions, train};
 
 use common::{Outcome, architecture, assert_all_close, draw_targets, forward, is_close, normal_matrix, random_network};
 
 fn run(start: &Network, data: &Dataset, family: &Family, options: &TrainingOptions) -> Result<Training, Error> {
-    train(start, data, family, options, |_, _| ())
+    train(start, data, family, options, &())
 }
 
 /// Data that a network of that shape could have made.
@@ -38,6 +41,42 @@ fn mean_loss(network: &Network, data: &Dataset, family: &Family) -> f64 {
     rows.map(loss).sum::<f64>() / data.len() as f64
 }
 
+/// What training reports; cancelled after so many reports, where there is a limit.
+#[derive(Default)]
+struct Watched {
+    reports: Mutex<Vec<(usize, f64)>>,
+    limit: Option<usize>,
+}
+
+impl Watched {
+    fn seen(&self) -> Vec<(usize, f64)> {
+        self.reports.lock().expect("no other thread holds the reports").clone()
+    }
+}
+
+impl Progress for Watched {
+    fn step(&self, done: usize, value: f64) {
+        self.reports.lock().expect("no other thread holds the reports").push((done, value));
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.limit.is_some_and(|limit| self.seen().len() >= limit)
+    }
+}
+
+#[test]
+fn cancelled_training_ends_at_the_next_epoch() -> Outcome {
+    let family = Family::gaussian(0.1)?;
+    let data = data_for(&family, 1, 20);
+    let start = Network::random(Architecture::new(&[2, 4, 1], Activation::Tanh)?, 3);
+    let options = TrainingOptions { epochs: 100_000, ..Default::default() };
+    let watched = Watched { limit: Some(2), ..Default::default() };
+    let cancelled = train(&start, &data, &family, &options, &watched);
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert_eq!(watched.seen().iter().map(|(epoch, _)| *epoch).collect::<Vec<_>>(), [1, 101]);
+    Ok(())
+}
+
 #[test]
 fn the_loss_falls_for_every_family() -> Outcome {
     for (family, outputs) in
@@ -47,8 +86,9 @@ fn the_loss_falls_for_every_family() -> Outcome {
         let start = Network::random(Architecture::new(&[2, 8, outputs], Activation::Tanh)?, 3);
         for batch_size in [None, Some(16)] {
             let options = TrainingOptions { epochs: 250, batch_size, ..Default::default() };
-            let mut seen = Vec::new();
-            let trained = train(&start, &data, &family, &options, |epoch, loss| seen.push((epoch, loss)))?;
+            let watched = Watched::default();
+            let trained = train(&start, &data, &family, &options, &watched)?;
+            let seen = watched.seen();
             let name = format!("{}, batches of {batch_size:?}", family.likelihood().name());
             let (before, after) = (mean_loss(&start, &data, &family), mean_loss(&trained.network, &data, &family));
             assert!(after < before - 0.1 * before.abs(), "{name}: from {before} to {after}");

@@ -122,7 +122,7 @@ pub fn trained(width: usize, data: &Dataset) -> Result<Network> {
         batch_size: Some(100),
         ..Default::default()
     };
-    Ok(train(&start, &used, &Family::gaussian(1.0)?, &options, |_, _| ())?.network)
+    Ok(train(&start, &used, &Family::gaussian(1.0)?, &options, &())?.network)
 }
 
 fn first(data: &Dataset, points: usize) -> Result<Dataset> {

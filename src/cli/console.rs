@@ -7,6 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use riemannian_laplace::internals::progress;
 
+use super::output::short;
+
 /// Writes a line to stderr. If that fails, nobody is listening, and the work goes on.
 pub fn say(message: impl Display) {
     let _ = writeln!(std::io::stderr(), "{message}");
@@ -82,24 +84,16 @@ impl Progress {
         bar.set_prefix(what);
         Self { bar }
     }
-
-    /// Moves the bar, with a message about the state of the work.
-    pub fn advance_to(&self, position: usize, message: String) {
-        self.bar.set_position(position as u64);
-        self.bar.set_message(message);
-    }
-}
-
-impl Progress {
-    /// One more piece is done; from any thread.
-    pub fn advance(&self) {
-        self.bar.inc(1);
-    }
 }
 
 impl progress::Progress for Progress {
     fn advance(&self) {
-        Progress::advance(self);
+        self.bar.inc(1);
+    }
+
+    fn step(&self, done: usize, value: f64) {
+        self.bar.set_position(done as u64);
+        self.bar.set_message(format!("loss {}", short(value)));
     }
 }
 

@@ -124,9 +124,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     };
     let began = Instant::now();
     let progress = console.bar("training", args.epochs);
-    let trained = train(&start, &data.dataset, &family, &options, |epoch, loss| {
-        progress.advance_to(epoch, format!("loss {}", short(loss)));
-    })?;
+    let trained = train(&start, &data.dataset, &family, &options, &progress)?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
     trained.network.save_with_schema(out.path(), data.dataset.schema())?;

@@ -10,6 +10,7 @@ use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result, check_size};
 use crate::likelihood::Family;
 use crate::memory::{self, Reservation};
+use crate::progress::Progress;
 use crate::random::{Purpose, stream};
 
 /// How the weights are kept small.
@@ -61,7 +62,7 @@ const LOOK_EVERY: usize = 100;
 /// Trains a network from its current parameters, in f64.
 ///
 /// The loss is the mean squared error for a Gaussian family and the mean negative log likelihood (up to constants) for
-/// the others. `progress` is called with the epoch and the loss from time to time. A loss that is not finite ends the
+/// the others. `progress` is told the epochs done and the loss from time to time, and may cancel between epochs. A loss that is not finite ends the
 /// training with an error.
 ///
 /// ```
@@ -73,7 +74,7 @@ const LOOK_EVERY: usize = 100;
 /// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.0], [3.0], [5.0]])?;
 /// let start = Network::random(Architecture::new(&[1, 1], Activation::Identity)?, 0);
 /// let options = TrainingOptions { epochs: 2000, weight_decay: 0.0, ..Default::default() };
-/// let trained = train(&start, &data, &Family::gaussian(1.0)?, &options, |_, _| ())?;
+/// let trained = train(&start, &data, &Family::gaussian(1.0)?, &options, &())?;
 /// assert!(trained.loss < 1e-6);
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
@@ -82,7 +83,7 @@ pub fn train(
     data: &Dataset,
     family: &Family,
     options: &TrainingOptions,
-    mut progress: impl FnMut(usize, f64),
+    progress: &dyn Progress,
 ) -> Result<Training> {
     let architecture = start.architecture();
     check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
@@ -98,6 +99,7 @@ pub fn train(
     let mut optimizer = AdamW::new(variables.all_vars(), parameters)?;
     let batches = Batches::new(data, family, options, &device)?;
     for epoch in 0..options.epochs {
+        progress.check()?;
         let look = epoch % LOOK_EVERY == 0 || epoch + 1 == options.epochs;
         let (mut sum, mut count) = (0.0, 0.0);
         for (inputs, targets) in batches.of_epoch(epoch as u64)? {
@@ -120,7 +122,7 @@ pub fn train(
             if !loss.is_finite() {
                 return Err(Error::TrainingDiverged { epoch: epoch + 1, loss });
             }
-            progress(epoch + 1, loss);
+            progress.step(epoch + 1, loss);
         }
     }
     // The loss after the last step: each loss above was taken before its step.

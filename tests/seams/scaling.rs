@@ -24,7 +24,7 @@ fn trained(family: &Family) -> Result<(Dataset, Dataset, Network), Error> {
     let scaled = original.standardized(Standardize::InputsAndTargets)?;
     let start = Network::random(Architecture::new(&[2, 5, 2], Activation::Tanh)?, 1);
     let options = TrainingOptions { epochs: 150, ..Default::default() };
-    let network = train(&start, &scaled, family, &options, |_, _| ())?.network;
+    let network = train(&start, &scaled, family, &options, &())?.network;
     Ok((original, scaled, network))
 }
 

@@ -115,8 +115,7 @@ fn trained(data: &Dataset, weight_decay: f64) -> Result<Laplace> {
     for seed in 0..SEEDS {
         let bar = progress(&format!("training, seed {seed}"), options.epochs);
         let start = Network::random(Architecture::new(&[1, 10, 1], Activation::Tanh)?, seed);
-        let training =
-            train(&start, data, &Family::gaussian(1.0)?, &options, |epoch, _| bar.set_position(epoch as u64))?;
+        let training = train(&start, data, &Family::gaussian(1.0)?, &options, &bar)?;
         bar.finish_and_clear();
         let posterior = tuned(training.network, data)?;
         if best.as_ref().is_none_or(|kept| posterior.log_marginal_likelihood() > kept.log_marginal_likelihood()) {

@@ -84,6 +84,10 @@ impl Deref for Bar {
 }
 
 impl Progress for Bar {
+    fn step(&self, done: usize, _: f64) {
+        self.0.set_position(done as u64);
+    }
+
     fn advance(&self) {
         self.0.inc(1);
     }
