@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
-use riemannian_laplace::{Activation, Network};
 use riemannian_laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
 use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
 use serde::Serialize;
@@ -17,6 +16,7 @@ use super::arguments::{self, LikelihoodName};
 use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
+use super::model::ModelArgs;
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::scaling::ScalingArgs;
 
@@ -24,9 +24,8 @@ use super::scaling::ScalingArgs;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct FitArgs {
-    /// The trained network: safetensors, named as a PyTorch nn.Sequential or a candle VarMap
-    #[arg(long, value_name = "FILE")]
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     #[command(flatten)]
     data: DataArgs,
     #[command(flatten)]
@@ -34,9 +33,6 @@ pub struct FitArgs {
     /// The distribution of the targets
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
-    /// The activation after every hidden layer [default: the one the model file names]
-    #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
-    activation: Option<Activation>,
     /// The prior precision: one value, or one per layer, separated by commas [default: 1]
     #[arg(long, value_name = "A", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
     prior_precision: Vec<f64>,
@@ -142,25 +138,25 @@ impl From<&[f64]> for OneOrMany {
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let structure = chosen_structure(args)?;
     let family = family(args)?;
-    let mut inputs = vec![args.model.as_path(), args.data.data.as_path()];
+    let mut inputs = vec![args.model.path.as_path(), args.data.data.as_path()];
     inputs.extend(args.scaling.scaling.as_deref());
     let out = OutputFile::at(&args.out, &inputs)?;
-    let network = load_network(args, console)?;
+    let network = args.model.read(console)?;
     let architecture = network.architecture();
     family
         .likelihood()
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
-        .map_err(Failure::about(&args.model))?;
+        .map_err(Failure::about(&args.model.path))?;
     let layers = architecture.layer_params().len();
     if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
         return Err(Failure::Usage(format!(
             "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
             args.prior_precision.len(),
-            args.model.display(),
+            args.model.path.display(),
         )));
     }
-    let data = args.scaling.read(&args.data, &args.model, args.likelihood, console)?;
+    let data = args.scaling.read(&args.data, &args.model.path, args.likelihood, console)?;
     data.check_against(&network, family.likelihood())?;
     let schema = data.dataset.schema();
     let family = match family.sigma() {
@@ -244,23 +240,6 @@ fn family(args: &FitArgs) -> Result<Family, Failure> {
         )));
     }
     args.likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
-}
-
-/// Reads the network, and warns when the requested activation is not the one it was saved with.
-fn load_network(args: &FitArgs, console: &Console) -> Result<Network, Failure> {
-    let network = Network::load(&args.model, args.activation).map_err(Failure::about(&args.model))?;
-    if let Some(asked) = args.activation
-        && let Ok(saved) = Network::load(&args.model, None)
-        && network.architecture().linear_layers().len() > 1
-        && saved.architecture().activation() != Some(asked)
-    {
-        let saved = match saved.architecture().activation() {
-            Some(activation) => format!("its activation is {activation}"),
-            None => format!("its layers are {}", saved.architecture()),
-        };
-        console.warn(format!("{} says {saved}; {asked} is used, as requested", args.model.display()));
-    }
-    Ok(network)
 }
 
 /// The outcome of --optimize.

@@ -10,6 +10,7 @@ mod fit;
 mod geodesic;
 mod log;
 mod method;
+mod model;
 mod output;
 mod posterior;
 mod predict;
