@@ -164,12 +164,12 @@ impl TargetEvaluator {
         self.log_likelihood_of_last() + self.target.prior.log_density(theta)
     }
 
-    /// ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀHₙḟₙ] − vᵀAv, with g the scores and H the output Fisher (the
-    /// negative Hessian of log p in its outputs, since every likelihood here is in canonical form).
+    /// ℓ̇ and ℓ̈ along a velocity: ℓ̈ = Σₙ [gₙ·f̈ₙ − ḟₙᵀWₙḟₙ] − vᵀAv, with g the scores and W the observed
+    /// information (the negative Hessian of log p in its outputs).
     pub fn slope_and_bend(&mut self, theta: &[f64], velocity: &[f64]) -> (f64, f64) {
         self.move_along(theta, velocity);
         let Self { target, jet, scores, points, .. } = self;
-        let (slope, bend) = points.log_density_jets(&*target.likelihood, jet, scores);
+        let (slope, bend) = points.log_density_jets(&*target.likelihood, &target.observations, jet, scores);
         (slope + target.prior.slope(theta, velocity), bend + target.prior.bend(velocity))
     }
 
@@ -188,7 +188,7 @@ impl TargetEvaluator {
     /// The first and second derivatives of log p(yₙ | fₙ) along the velocity of the last jet.
     pub(crate) fn point_jet(&mut self, n: usize) -> (f64, f64) {
         let Self { target, jet, scores, points, .. } = self;
-        points.log_density_jet(&*target.likelihood, jet, scores, n)
+        points.log_density_jet(&*target.likelihood, target.observation(n), jet, scores, n)
     }
 
     /// The scores ∂ log p/∂f at the outputs of the last evaluation.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use riemannian_laplace::internals::likelihood::{
-    Bernoulli, Categorical, Gaussian, Likelihood, NoiseError, Poisson, TargetError,
+    Bernoulli, Categorical, Gaussian, Heteroscedastic, Likelihood, NoiseError, Poisson, Scaled, TargetError,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -26,6 +26,8 @@ fn cases() -> Result<Vec<Case>, NoiseError> {
         (Box::new(Categorical), vec![2.0], vec![0.5, -1.3, 2.0, 0.1]),
         (Box::new(Poisson), vec![3.0], vec![0.9]),
         (Box::new(Poisson), vec![0.0, 5.0], vec![-0.6, 1.4]),
+        (Box::new(Heteroscedastic), vec![0.3], vec![1.1, -0.7]),
+        (Box::new(Heteroscedastic), vec![0.3, -1.0], vec![1.1, 0.2, 0.9, -1.6]),
     ])
 }
 
@@ -66,12 +68,28 @@ fn gradient_is_that_of_the_log_density() -> Outcome {
     Ok(())
 }
 
+fn observed_information(likelihood: &dyn Likelihood, target: &[f64], outputs: &[f64]) -> Vec<f64> {
+    let mut information = vec![f64::NAN; outputs.len() * outputs.len()];
+    likelihood.observed_information(target, outputs, &mut information);
+    information
+}
+
 #[test]
-fn fisher_is_the_negative_hessian() -> Outcome {
+fn fisher_is_the_observed_information_of_a_natural_family() -> Outcome {
+    for (likelihood, target, outputs) in cases()? {
+        let natural = likelihood.name() != "heteroscedastic";
+        let same = observed_information(&*likelihood, &target, &outputs) == fisher(&*likelihood, &outputs);
+        assert_eq!(same, natural, "{}", likelihood.name());
+    }
+    Ok(())
+}
+
+#[test]
+fn observed_information_is_the_negative_hessian() -> Outcome {
     let step = 1e-5;
     for (likelihood, target, outputs) in cases()? {
         let n = outputs.len();
-        let exact = fisher(&*likelihood, &outputs);
+        let exact = observed_information(&*likelihood, &target, &outputs);
         for k in 0..n {
             let above = gradient(&*likelihood, &target, &moved(&outputs, k, step));
             let below = gradient(&*likelihood, &target, &moved(&outputs, k, -step));
@@ -101,7 +119,7 @@ fn support(likelihood: &dyn Likelihood, n_outputs: usize) -> Vec<Vec<f64>> {
 fn densities_sum_to_one_and_moments_and_fisher_are_expectations() -> Outcome {
     for (likelihood, _, outputs) in cases()? {
         let name = likelihood.name();
-        if name == "gaussian" {
+        if name == "gaussian" || name == "heteroscedastic" {
             continue;
         }
         let n = outputs.len();
@@ -153,6 +171,35 @@ fn gaussian_density_integrates_to_one_with_its_moments() -> Outcome {
     assert_close(square, 0.16, 1e-13, "variance");
     assert_close(score, fisher(&gaussian, &[1.1])[0], 1e-12, "fisher");
     Ok(())
+}
+
+#[test]
+fn heteroscedastic_fisher_is_the_expected_information_and_outer_product_of_scores() {
+    let (mean, log_variance) = (1.1, -0.7_f64);
+    let outputs = [mean, log_variance];
+    let step = 1e-3;
+    let (mut total, mut outer, mut information) = (0.0, [0.0; 4], [0.0; 4]);
+    for i in -9000..=9000 {
+        let y = [mean + step * f64::from(i)];
+        let density = step * Heteroscedastic.log_density(&y, &outputs).exp();
+        let score = gradient(&Heteroscedastic, &y, &outputs);
+        let observed = observed_information(&Heteroscedastic, &y, &outputs);
+        total += density;
+        for entry in 0..4 {
+            outer[entry] += density * score[entry / 2] * score[entry % 2];
+            information[entry] += density * observed[entry];
+        }
+    }
+    // As for the Gaussian: the trapezoidal rule is exact to rounding.
+    assert_close(total, 1.0, 1e-13, "mass");
+    for (entry, expected) in fisher(&Heteroscedastic, &outputs).into_iter().enumerate() {
+        assert_close(outer[entry], expected, 1e-12, "outer product of scores");
+        assert_close(information[entry], expected, 1e-12, "observed information");
+    }
+    let (mut means, mut variances) = ([f64::NAN], [f64::NAN]);
+    Heteroscedastic.mean(&outputs, &mut means);
+    Heteroscedastic.variance(&outputs, &mut variances);
+    assert_eq!((means[0], variances[0]), (mean, log_variance.exp()));
 }
 
 #[test]
@@ -216,6 +263,32 @@ fn quadratic_form_is_that_of_the_matrix() -> Outcome {
 }
 
 #[test]
+fn observed_quadratic_form_is_that_of_the_observed_information() -> Outcome {
+    for (likelihood, target, outputs) in cases()? {
+        let n = outputs.len();
+        let matrix = observed_information(&*likelihood, &target, &outputs);
+        let form: f64 = (0..n * n).map(|e| matrix[e] * FIRST[e / n] * FIRST[e % n]).sum();
+        let got = likelihood.observed_quadratic(&target, &outputs, &FIRST[..n]);
+        assert_close(got, form, 4e-15 * form.abs().max(1.0), likelihood.name());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_power_of_a_likelihood_multiplies_its_observed_information() {
+    let (target, outputs) = ([0.3], [1.1, -0.7]);
+    let plain = observed_information(&Heteroscedastic, &target, &outputs);
+    let scaled = Scaled::new(std::sync::Arc::new(Heteroscedastic), 4.0);
+    let power = observed_information(&scaled, &target, &outputs);
+    for (power, plain) in power.into_iter().zip(plain) {
+        assert_eq!(power, 4.0 * plain);
+    }
+    let quadratic = Heteroscedastic.observed_quadratic(&target, &outputs, &[0.4, 0.9]);
+    assert_eq!(scaled.observed_quadratic(&target, &outputs, &[0.4, 0.9]), 4.0 * quadratic);
+    assert_eq!((scaled.n_targets(2), scaled.n_means(2)), (1, 1));
+}
+
+#[test]
 fn two_classes_are_a_bernoulli_in_the_difference() {
     for logit in [-800.0, -50.0, -1.3, 0.0, 0.4, 36.0, 800.0] {
         let (two, one) = ([0.0, logit], [logit]);
@@ -245,6 +318,7 @@ fn saturated_outputs_agree_with_exact_references() -> Outcome {
         let likelihood: &dyn Likelihood = match name {
             "bernoulli" => &Bernoulli,
             "categorical" => &Categorical,
+            "heteroscedastic" => &Heteroscedastic,
             _ => &Poisson,
         };
         let [target, outputs] = [numbers("target")?, numbers("outputs")?];
@@ -263,11 +337,15 @@ fn saturated_outputs_agree_with_exact_references() -> Outcome {
             ("whitening", vector(&|v| likelihood.whitening(&outputs, v), n * n)),
             ("force", vector(&|v| likelihood.whitened_force(&outputs, &first, &second, v), n)),
             ("fisher_quadratic", vec![likelihood.fisher_quadratic(&outputs, &first)]),
-            ("mean", vector(&|v| likelihood.mean(&outputs, v), n)),
-            ("variance", vector(&|v| likelihood.variance(&outputs, v), n)),
+            ("observed_information", vector(&|v| likelihood.observed_information(&target, &outputs, v), n * n)),
+            ("observed_quadratic", vec![likelihood.observed_quadratic(&target, &outputs, &first)]),
+            ("mean", vector(&|v| likelihood.mean(&outputs, v), likelihood.n_means(n))),
+            ("variance", vector(&|v| likelihood.variance(&outputs, v), likelihood.n_means(n))),
         ];
         for (key, values) in computed {
-            for (got, exact) in values.into_iter().zip(numbers(key)?) {
+            let exact = numbers(key)?;
+            assert_eq!(values.len(), exact.len(), "{name} {key}");
+            for (got, exact) in values.into_iter().zip(exact) {
                 // A Poisson log density and gradient are differences of terms of the size of y·(1 + |f| + log y).
                 let cancels = name == "poisson" && (key == "log_density" || key == "gradient");
                 let terms = if cancels { target[0] * (10.0 + outputs[0].abs()) } else { 0.0 };
@@ -290,6 +368,21 @@ fn extreme_rates_give_no_nan() {
 }
 
 #[test]
+fn extreme_log_variances_give_no_nan() {
+    for log_variance in [-2000.0, -1000.0, 1000.0, 2000.0] {
+        let outputs = [0.5, log_variance];
+        assert!(!Heteroscedastic.log_density(&[0.5], &outputs).is_nan(), "{log_variance}");
+        assert!(gradient(&Heteroscedastic, &[0.5], &outputs).iter().all(|value| !value.is_nan()));
+        let (mut whitening, mut force) = ([f64::NAN; 4], [f64::NAN; 2]);
+        Heteroscedastic.whitening(&outputs, &mut whitening);
+        Heteroscedastic.whitened_force(&outputs, &[0.0, 0.3], &[0.0, -0.2], &mut force);
+        assert!(whitening.iter().chain(&force).all(|value| !value.is_nan()), "{log_variance}");
+        assert!(Heteroscedastic.fisher_quadratic(&outputs, &[0.0, 1.0]).is_finite(), "{log_variance}");
+        assert!(!Heteroscedastic.observed_quadratic(&[0.5], &outputs, &[0.0, 1.0]).is_nan(), "{log_variance}");
+    }
+}
+
+#[test]
 fn targets_are_checked_with_a_reason() {
     let message = |result: Result<(), TargetError>| result.err().map(|e| e.to_string()).unwrap_or_default();
     assert!(message(Poisson.validate(&[1.5], 1)).contains("1.5"));
@@ -305,6 +398,10 @@ fn targets_are_checked_with_a_reason() {
     assert!(message(Categorical.check_outputs(1)).contains("at least 2"));
     assert!(Categorical.check_outputs(2).is_ok() && Bernoulli.check_outputs(1).is_ok());
     assert!(Poisson.check_outputs(0).is_err());
+    assert!(message(Heteroscedastic.check_outputs(3)).contains("two network outputs per target"));
+    assert!(Heteroscedastic.check_outputs(0).is_err() && Heteroscedastic.check_outputs(4).is_ok());
+    assert!(message(Heteroscedastic.validate(&[1.0, 2.0], 2)).contains("has 1 values, found 2"));
+    assert!(message(Heteroscedastic.validate(&[f64::NAN], 2)).contains("finite"));
 }
 
 #[test]

@@ -49,6 +49,17 @@ pub enum TargetError {
         /// Outputs of the network.
         found: usize,
     },
+    /// Outputs that do not pair up as means and log variances.
+    #[error(
+        "a {likelihood} likelihood needs two network outputs per target, the means of all targets and then their log \
+         variances; found {found}"
+    )]
+    UnpairedOutputs {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// Outputs of the network.
+        found: usize,
+    },
     /// Noise levels for another number of outputs.
     #[error("{levels} noise levels for {outputs} network outputs; give one level, or one per output")]
     NoiseLevels {

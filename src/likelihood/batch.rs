@@ -84,16 +84,30 @@ impl PointEvaluator {
     }
 
     /// The sum over points of [`log_density_jet`](Self::log_density_jet).
-    pub fn log_density_jets(&mut self, likelihood: &dyn Likelihood, jet: &Jet, scores: &[f64]) -> (f64, f64) {
-        let second = dot(scores, &jet.second) - self.fisher_quadratic(likelihood, jet);
+    pub fn log_density_jets(
+        &mut self,
+        likelihood: &dyn Likelihood,
+        observations: &[f64],
+        jet: &Jet,
+        scores: &[f64],
+    ) -> (f64, f64) {
+        let second = dot(scores, &jet.second) - self.observed_quadratic(likelihood, observations, jet);
         (dot(scores, &jet.first), second)
     }
 
-    /// The first and second derivatives of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀHₙḟₙ with g the scores.
-    pub fn log_density_jet(&mut self, likelihood: &dyn Likelihood, jet: &Jet, scores: &[f64], n: usize) -> (f64, f64) {
+    /// The first and second derivatives of log p(yₙ | fₙ) along a jet, gₙ·ḟₙ and gₙ·f̈ₙ − ḟₙᵀWₙḟₙ, with g the scores and
+    /// W the observed information at the observation `target`.
+    pub fn log_density_jet(
+        &mut self,
+        likelihood: &dyn Likelihood,
+        target: &[f64],
+        jet: &Jet,
+        scores: &[f64],
+        n: usize,
+    ) -> (f64, f64) {
         self.gather_jet(jet, n);
         gather(scores, n, self.n_points, &mut self.vector);
-        let (mut slope, mut bend) = (0.0, -likelihood.fisher_quadratic(&self.outputs, &self.first));
+        let (mut slope, mut bend) = (0.0, -likelihood.observed_quadratic(target, &self.outputs, &self.first));
         for ((score, first), second) in self.vector.iter().zip(&self.first).zip(&self.second) {
             slope += score * first;
             bend += score * second;
@@ -140,6 +154,20 @@ impl PointEvaluator {
         sum
     }
 
+    /// Σₙ ḟₙᵀWₙḟₙ, with W the observed information, observations one after another.
+    fn observed_quadratic(&mut self, likelihood: &dyn Likelihood, observations: &[f64], jet: &Jet) -> f64 {
+        if self.whole(likelihood) {
+            return likelihood.observed_quadratic(observations, &jet.outputs, &jet.first);
+        }
+        let width = observations.len() / self.n_points.max(1);
+        let mut sum = 0.0;
+        for (n, target) in observations.chunks_exact(width.max(1)).enumerate() {
+            self.gather_jet(jet, n);
+            sum += likelihood.observed_quadratic(target, &self.outputs, &self.first);
+        }
+        sum
+    }
+
     /// Hₙḟₙ of every point, unit-major.
     pub fn momenta(&mut self, likelihood: &dyn Likelihood, jet: &Jet, momenta: &mut [f64]) {
         for n in 0..self.n_points {
@@ -149,6 +177,32 @@ impl PointEvaluator {
                 *value = row.iter().zip(&self.first).map(|(h, t)| h * t).sum();
             }
             scatter(&self.vector, n, self.n_points, momenta);
+        }
+    }
+
+    /// ∂(½ḟₙᵀHₙḟₙ)/∂fₙ of every point at constant ḟₙ, unit-major.
+    ///
+    /// The derivative of a metric follows from its Christoffel term, ½∂_k(ḟᵀHḟ) = ḟ·C(e_k, ḟ), whose two arguments are
+    /// told apart by polarisation: C(e, ḟ) = [C(ḟ + he) − C(ḟ − he)]/4h. (In a natural exponential family it is C(ḟ, ḟ).)
+    pub fn energy_gradient(&mut self, likelihood: &dyn Likelihood, jet: &Jet, gradient: &mut [f64]) {
+        let size = self.outputs.len();
+        let mut moved = vec![0.0; size];
+        for n in 0..self.n_points {
+            self.gather_jet(jet, n);
+            self.second.fill(0.0);
+            likelihood.whitening(&self.outputs, &mut self.matrix);
+            let step = self.first.iter().fold(0.0, |greatest: f64, value| greatest.max(value.abs()));
+            for k in 0..size {
+                let mut sum = 0.0;
+                for sign in [1.0, -1.0] {
+                    moved.copy_from_slice(&self.first);
+                    moved[k] += sign * step;
+                    likelihood.whitened_force(&self.outputs, &moved, &self.second, &mut self.vector);
+                    let rows = self.matrix.chunks_exact(size).zip(&self.first);
+                    sum += sign * rows.map(|(row, first)| first * dot(row, &self.vector)).sum::<f64>();
+                }
+                gradient[k * self.n_points + n] = if step > 0.0 { 0.25 * sum / step } else { 0.0 };
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use crate::linalg::dot;
 use crate::random::fill_standard_normal;
 
 /// ½ log 2π.
-const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
+pub(super) const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 
 /// y = f + σ ε, with one noise level σ for all outputs or one per output.
 ///

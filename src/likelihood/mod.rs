@@ -7,10 +7,12 @@
 //! | [`Bernoulli`] (logit), p = sigmoid f | p(1−p) | √(p(1−p)) | √(p(1−p)) (f̈ + ½(1−2p) ḟ²) |
 //! | [`Categorical`] (logits), p = softmax f | diag p − ppᵀ | diag √p − p√pᵀ | √p∘(f̈ − p·f̈ + ½((ḟ − p·ḟ)² − Var_p ḟ)) |
 //! | [`Poisson`] (log rate), r = eᶠ | r | √r | √r (f̈ + ½ḟ²) |
+//! | [`Heteroscedastic`] (mean μ, log variance s) | diag(e⁻ˢ, ½) | diag(e^(−s/2), 1/√2) | (e^(−s/2) (μ̈ − ṡμ̇), (s̈ + e⁻ˢμ̇²)/√2) |
 //!
-//! All four are exponential families in their natural parameter (the Gaussian up to its scale σ), log p = yᵀf − A(f) +
-//! const. Hence H = ∇²A is also the negative Hessian of log p, the gradient is y − E(y), and the Christoffel term of
-//! the output metric, C_k = Σ_ij (∂_i H_jk − ½∂_k H_ij) ḟ_i ḟ_j, is ½∇³A(ḟ, ḟ, ·), which gives the last column.
+//! The first four are exponential families in their natural parameter (the Gaussian up to its scale σ), log p = yᵀf −
+//! A(f) + const. Hence H = ∇²A is also the negative Hessian of log p, the gradient is y − E(y), and the Christoffel term
+//! of the output metric, C_k = Σ_ij (∂_i H_jk − ½∂_k H_ij) ḟ_i ḟ_j, is ½∇³A(ḟ, ḟ, ·), which gives the last column. The
+//! heteroscedastic Gaussian is not: its observed information −∇²log p depends on y, and H is its expectation.
 //!
 //! Everything is finite and accurate for saturated outputs: log p of the unlikely class at logit 800 is −800, and
 //! √(p(1−p)) there is e⁻⁴⁰⁰ although p(1−p) underflows.
@@ -20,6 +22,7 @@ mod bernoulli;
 mod categorical;
 mod family;
 mod gaussian;
+mod heteroscedastic;
 mod poisson;
 mod scaled;
 
@@ -29,6 +32,7 @@ pub use bernoulli::Bernoulli;
 pub use categorical::Categorical;
 pub use family::Family;
 pub use gaussian::Gaussian;
+pub use heteroscedastic::Heteroscedastic;
 pub use poisson::Poisson;
 pub use scaled::Scaled;
 
@@ -38,8 +42,9 @@ use crate::elementary::vectorized;
 
 /// The distribution of one observation y given the network's P raw outputs f.
 ///
-/// Slices named `outputs`, `first` (ḟ), `second` (f̈), `gradient`, `force`, `mean` and `variance` have P entries,
-/// matrices are P × P in row-major order, and `target` has [`n_targets`](Self::n_targets) entries. Callers pass only
+/// Slices named `outputs`, `first` (ḟ), `second` (f̈), `gradient` and `force` have P entries, matrices are P × P in
+/// row-major order, `target` has [`n_targets`](Self::n_targets) entries, and `mean` and `variance` have
+/// [`n_means`](Self::n_means). Callers pass only
 /// targets that [`validate`](Self::validate) accepts and numbers of outputs that [`check_outputs`](Self::check_outputs)
 /// accepts; the other methods do not check again and never allocate.
 ///
@@ -64,6 +69,12 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
         n_outputs
     }
 
+    /// The number of entries of E(y | f) and Var(y | f): P (one per output, or per class), unless some outputs are no
+    /// means.
+    fn n_means(&self, n_outputs: usize) -> usize {
+        n_outputs
+    }
+
     /// Whether the likelihood fits a network with that many outputs.
     fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {
         at_least_outputs(self.name(), 1, n_outputs)
@@ -81,14 +92,26 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// Writes the output Fisher information H(f).
     fn fisher(&self, outputs: &[f64], fisher: &mut [f64]);
 
+    /// Writes the observed information −∇²log p(y | f), whose expectation is H. In a natural exponential family (the
+    /// default) it is H itself; otherwise it depends on y and need not be positive semidefinite.
+    fn observed_information(&self, _target: &[f64], outputs: &[f64], information: &mut [f64]) {
+        self.fisher(outputs, information);
+    }
+
     /// Writes R(f), with R Rᵀ = H.
     fn whitening(&self, outputs: &[f64], whitening: &mut [f64]);
 
     /// Writes z, with R z = H f̈ + C(ḟ, ḟ).
     fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]);
 
-    /// ḟᵀ H ḟ, which is also −d²log p along a straight line of outputs, as a sum of squares.
+    /// ḟᵀ H ḟ, as a sum of squares.
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64;
+
+    /// −d²log p along a straight line of outputs, the quadratic form of the
+    /// [observed information](Self::observed_information): ḟᵀHḟ in a natural exponential family (the default).
+    fn observed_quadratic(&self, _target: &[f64], outputs: &[f64], first: &[f64]) -> f64 {
+        self.fisher_quadratic(outputs, first)
+    }
 
     /// Whether H is the same for all outputs f: then R, z and ḟᵀHḟ do not depend on f, and the outputs given for them
     /// may be any numbers.

@@ -43,6 +43,10 @@ impl Likelihood for Scaled {
         self.likelihood.n_targets(n_outputs)
     }
 
+    fn n_means(&self, n_outputs: usize) -> usize {
+        self.likelihood.n_means(n_outputs)
+    }
+
     fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {
         self.likelihood.check_outputs(n_outputs)
     }
@@ -65,6 +69,11 @@ impl Likelihood for Scaled {
         Self::multiply(fisher, self.scale);
     }
 
+    fn observed_information(&self, target: &[f64], outputs: &[f64], information: &mut [f64]) {
+        self.likelihood.observed_information(target, outputs, information);
+        Self::multiply(information, self.scale);
+    }
+
     fn whitening(&self, outputs: &[f64], whitening: &mut [f64]) {
         self.likelihood.whitening(outputs, whitening);
         Self::multiply(whitening, self.scale.sqrt());
@@ -77,6 +86,10 @@ impl Likelihood for Scaled {
 
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
         self.scale * self.likelihood.fisher_quadratic(outputs, first)
+    }
+
+    fn observed_quadratic(&self, target: &[f64], outputs: &[f64], first: &[f64]) -> f64 {
+        self.scale * self.likelihood.observed_quadratic(target, outputs, first)
     }
 
     fn has_constant_fisher(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::laplace::{MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverReport, Structure, WeightSpace};
 use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::multiply_by_own_transpose;
-use crate::map::{Evaluator, Jet, Map};
+use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::PriorPrecision;
 
 /// G(θ) = A + Σₙ JₙᵀH(fₙ)Jₙ for a map, a likelihood's Fisher information and a prior precision.
@@ -163,7 +163,7 @@ impl PullbackEvaluator {
 
     /// ½∇ log det G(θ), with G = LLᵀ and c_j the columns of L⁻ᵀ:
     ///
-    /// ½ ∂_k log det G = Σ_j ∂_k(½c_jᵀGc_j) = Σ_j Σₙ [(∂_kḟₙ)ᵀHₙḟₙ + (JₙᵀCₙ(ḟₙ, ḟₙ))_k], ḟ = Jc_j,
+    /// ½ ∂_k log det G = Σ_j ∂_k(½c_jᵀGc_j) = Σ_j Σₙ [(∂_kḟₙ)ᵀHₙḟₙ + (Jₙᵀ ∂(½ḟₙᵀHₙḟₙ)/∂fₙ)_k], ḟ = Jc_j,
     ///
     /// where ∂_kḟ = e_kᵀ∇²f c_j comes from jets by polarisation. Costs D² jets; for small D. Returns ½ log det G, or
     /// NaN (also in the gradient) where G is not positive definite.
@@ -176,17 +176,15 @@ impl PullbackEvaluator {
         gradient.fill(0.0);
         let (mut term, mut direction) = (vec![0.0; size], vec![0.0; size]);
         let mut momenta = vec![0.0; n_points * p];
-        let mut jet = Jet::new(n_points, p);
+        let (mut jet, identity) = (Jet::new(n_points, p), identity_seeds(n_points, p));
         for j in 0..size {
             let mut column = vec![0.0; size];
             column[j] = 1.0;
             root.solve_upper(&mut column);
             let evaluated = self.map.jet(theta, &column, &mut jet);
-            self.points.whitening(&**likelihood, &jet.outputs, &mut self.seeds);
             self.points.momenta(&**likelihood, &jet, &mut momenta);
-            jet.second.fill(0.0);
-            self.points.whitened_force(&**likelihood, &jet, &mut self.force);
-            evaluated.pull_back(&self.seeds).transpose_times(&self.force, &mut term);
+            self.points.energy_gradient(&**likelihood, &jet, &mut self.force);
+            evaluated.pull_back(&identity).transpose_times(&self.force, &mut term);
             for k in 0..size {
                 let mut bend = 0.0;
                 for sign in [1.0, -1.0] {

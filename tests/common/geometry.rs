@@ -8,7 +8,9 @@ use ndarray::{Array2, ArrayView2};
 use riemannian_laplace::Dataset;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::Table;
-use riemannian_laplace::internals::likelihood::{Bernoulli, Categorical, Gaussian, Likelihood, Poisson};
+use riemannian_laplace::internals::likelihood::{
+    Bernoulli, Categorical, Gaussian, Heteroscedastic, Likelihood, Poisson,
+};
 use riemannian_laplace::internals::network::NetworkMap;
 use riemannian_laplace::internals::prior::{Prior, PriorPrecision};
 use riemannian_laplace::internals::target::Target;
@@ -90,6 +92,8 @@ pub fn likelihoods() -> Vec<(Arc<dyn Likelihood>, usize)> {
         (Arc::new(Categorical), 3),
         (Arc::new(Poisson), 1),
         (Arc::new(Poisson), 2),
+        (Arc::new(Heteroscedastic), 2),
+        (Arc::new(Heteroscedastic), 4),
     ]
 }
 
@@ -101,6 +105,7 @@ pub fn plausible_targets(likelihood: &dyn Likelihood, points: usize, outputs: us
         "gaussian" => Array2::from_shape_fn((points, outputs), |(n, k)| value(n, k)),
         "bernoulli" => Array2::from_shape_fn((points, outputs), |(n, k)| f64::from(u8::from(value(n, k) > 0.0))),
         "categorical" => Array2::from_shape_fn((points, 1), |(n, _)| (n * 7 % outputs) as f64),
+        "heteroscedastic" => Array2::from_shape_fn((points, outputs / 2), |(n, k)| value(n, k)),
         _ => Array2::from_shape_fn((points, outputs), |(n, k)| (2.0 * value(n, k).abs()).floor()),
     }
 }
