@@ -1,5 +1,5 @@
 //! The examples that are read first do what they say. Each is run unchanged, and its posterior is queried once more.
-// Two of the examples draw, each with its own copy of the module.
+// Some of the examples draw, each with its own copy of the module.
 #![allow(clippy::duplicate_mod)]
 
 #[allow(dead_code)]
@@ -11,6 +11,9 @@ mod own_model;
 #[allow(dead_code)]
 #[path = "../examples/quickstart.rs"]
 mod quickstart;
+#[allow(dead_code)]
+#[path = "../examples/two_moons.rs"]
+mod two_moons;
 
 use ndarray::{Array2, array};
 use riemannian_laplace::prelude::*;
@@ -113,4 +116,15 @@ fn the_riemannian_interval_of_the_formula_is_nearer_to_the_exact_one_at_both_end
             assert!(near < far, "x = {x}: exact {exact:?}, linearised {linearized:?}, Riemannian {riemannian:?}");
         }
     }
+}
+
+#[test]
+fn the_uncertainty_about_the_moons_grows_away_from_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let figure = folder.path().join("two_moons.png");
+    let plane = two_moons::panels::Plane { x: (-4.0, 5.0), y: (-4.0, 4.5), points: (19, 18) };
+    let two_moons::Uncertainty { near, far } = two_moons::run(&figure, &plane, 100).unwrap();
+    assert!(std::fs::read(figure).unwrap().starts_with(b"\x89PNG"));
+    // At most 0.03 inside the moons and at least 0.3 outside; a hundred samples move either by a third.
+    assert!(near.iter().all(|near| far.iter().all(|far| *far > 5.0 * near)), "{near:?}, {far:?}");
 }

@@ -1,13 +1,14 @@
 //! The picture of the examples: predictions with their intervals over the data. All of it is plotters; none of it is
 //! needed to use the crate.
 
+#[path = "smooth.rs"]
+mod smooth;
+
 use std::error::Error;
-use std::fs::File;
 use std::path::Path;
 
 use ndarray::Array2;
 use plotters::prelude::*;
-use plotters::style::FontStyle;
 use riemannian_laplace::prelude::*;
 
 /// Draws the mean and the central interval of each named prediction at `inputs` (one column, ascending), and the named
@@ -22,11 +23,6 @@ pub fn draw(
 ) -> Result<(), Box<dyn Error>> {
     const INK: RGBColor = RGBColor(38, 42, 51);
     const COLORS: [RGBColor; 3] = [RGBColor(36, 113, 190), RGBColor(228, 100, 30), RGBColor(60, 145, 90)];
-    // Drawn twice as large as the PNG, then averaged: smooth lines.
-    const LARGE: (usize, usize) = (3200, 2000);
-    // A bundled font looks the same everywhere. Registering it twice is harmless.
-    let font = include_bytes!("../paper/support/DejaVuSans-subset.ttf");
-    let _ = plotters::style::register_font("sans-serif", FontStyle::Normal, font);
     let text = |size: i32| ("sans-serif", size).into_font().color(&INK);
 
     let x: Vec<f64> = inputs.iter().copied().collect();
@@ -39,11 +35,8 @@ pub fn draw(
     let (left, right) = (x.first().copied().unwrap_or(0.0), x.last().copied().unwrap_or(1.0));
     let margin = 0.04 * (high - low);
 
-    let mut pixels = vec![255; 3 * LARGE.0 * LARGE.1];
-    {
-        let area = BitMapBackend::with_buffer(&mut pixels, (LARGE.0 as u32, LARGE.1 as u32)).into_drawing_area();
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
+    smooth::save(path, (1600, 1000), |area| {
+        let mut chart = ChartBuilder::on(area)
             .margin(60)
             .margin_right(80)
             .caption(labels[0], text(76))
@@ -92,24 +85,6 @@ pub fn draw(
             .background_style(WHITE.mix(0.85))
             .border_style(INK.mix(0.2))
             .draw()?;
-        area.present()?;
-    }
-
-    let (width, height) = (LARGE.0 / 2, LARGE.1 / 2);
-    let mut smooth = Vec::with_capacity(3 * width * height);
-    for index in 0..3 * width * height {
-        let (row, column, channel) = (index / (3 * width), index / 3 % width, index % 3);
-        let at = 3 * (2 * row * LARGE.0 + 2 * column) + channel;
-        let block = [at, at + 3, at + 3 * LARGE.0, at + 3 * LARGE.0 + 3];
-        smooth.push((block.iter().map(|&place| u32::from(pixels[place])).sum::<u32>() / 4) as u8);
-    }
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut encoder = png::Encoder::new(File::create(path)?, width as u32, height as u32);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.write_header()?.write_image_data(&smooth)?;
-    println!("\nPicture: {}", path.display());
-    Ok(())
+        Ok(())
+    })
 }
