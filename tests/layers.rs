@@ -4,6 +4,8 @@
 
 #[path = "layers/along.rs"]
 mod along;
+#[path = "layers/blocks.rs"]
+mod blocks;
 mod common;
 #[path = "layers/cut.rs"]
 mod cut;
@@ -18,10 +20,10 @@ use faer::Mat;
 use ndarray::Array2;
 use riemannian_laplace::Error;
 use riemannian_laplace::internals::map::{
-    Evaluator, Jet, KroneckerBlock, Map, Rows, RowsAlong, Scratch, frozen_rows, jacobian,
+    BlockShape, BlockSums, Evaluator, Jet, KroneckerFactors, Map, Rows, RowsAlong, Scratch, frozen_rows, jacobian,
 };
 use riemannian_laplace::internals::network::{Mlp, NetworkMap};
-use riemannian_laplace::{Activation, Architecture, Layer, Linear, Network};
+use riemannian_laplace::{Activation, Architecture, Layer, Linear, Model, Network};
 
 use common::{Outcome, as_list, assert_all_close, lower_as_list, normal_matrix, normal_vector, random_network};
 
@@ -262,6 +264,15 @@ fn products_agree_with_the_dense_rows() {
     }
 }
 
+/// The factors of blocks that are all weight matrices.
+fn matrices(blocks: &[BlockSums]) -> Vec<KroneckerFactors> {
+    let factors = |block: &BlockSums| match block {
+        BlockSums::Matrix(factors) => Some(factors.clone()),
+        BlockSums::Dense(_) => None,
+    };
+    blocks.iter().map(|block| factors(block).expect("a matrix")).collect()
+}
+
 #[test]
 fn kronecker_factors_are_sums_over_points_and_rows() {
     for case in cases() {
@@ -269,12 +280,14 @@ fn kronecker_factors_are_sums_over_points_and_rows() {
         let (architecture, theta, p) = (network.architecture(), network.parameters(), map.n_outputs());
         let (m, seeds) = (POINTS * p, normal_vector(POINTS * p * p, 51));
         let blocks = pulled_back(map, theta, &seeds, p).kronecker();
-        let places =
-            |blocks: &[KroneckerBlock]| blocks.iter().map(|block| (block.offset, block.bias)).collect::<Vec<_>>();
-        let expected: Vec<(usize, bool)> =
-            architecture.linear_layers().iter().map(|place| (place.offset, place.bias)).collect();
-        assert_eq!(places(&blocks), expected);
-        let factors: Vec<_> = blocks.into_iter().map(|block| block.factors).collect();
+        let shapes: Vec<BlockShape> = architecture
+            .linear_layers()
+            .iter()
+            .map(|place| BlockShape::Matrix { outputs: place.outputs, inputs: place.inputs, bias: place.bias })
+            .collect();
+        assert_eq!(network.blocks(), shapes, "{name}");
+        let factors = matrices(&blocks);
+        assert!(factors.iter().all(|factors| factors.count == POINTS as f64), "{name}");
         let rows = dense(map, theta, &seeds, p);
         let traces: Vec<Vec<Vec<f64>>> =
             inputs.rows().into_iter().map(|x| trace(architecture, theta, &x.to_vec())).collect();
@@ -308,11 +321,12 @@ fn kronecker_factors_are_sums_over_points_and_rows() {
             let seeds: Vec<f64> = seeds.chunks(POINTS).flat_map(|column| column[range.clone()].to_vec()).collect();
             parts.push(pulled_back(&part, theta, &seeds, p).kronecker());
         }
-        for ((first, second), all) in parts[0].iter().zip(&parts[1]).zip(&factors) {
-            let inputs = &first.factors.inputs + &second.factors.inputs;
-            let sensitivities = &first.factors.sensitivities + &second.factors.sensitivities;
-            assert_all_close(&lower_as_list(&inputs), &lower_as_list(&all.inputs), 1e-13, name);
-            assert_all_close(&lower_as_list(&sensitivities), &lower_as_list(&all.sensitivities), 1e-13, name);
+        let mut sums = parts[0].clone();
+        sums.iter_mut().zip(&parts[1]).for_each(|(sum, part)| sum.add(part));
+        for (sum, all) in matrices(&sums).into_iter().zip(&factors) {
+            assert_all_close(&lower_as_list(&sum.inputs), &lower_as_list(&all.inputs), 1e-13, name);
+            assert_all_close(&lower_as_list(&sum.sensitivities), &lower_as_list(&all.sensitivities), 1e-13, name);
+            assert_eq!(sum.count, all.count, "{name}");
         }
         assert!(matches!(map.at_points(&[0, POINTS]), Err(Error::Row { row: POINTS, n_rows: POINTS })));
     }

@@ -8,6 +8,7 @@
 //! contiguous memory. Seeds R hold, for each point, K columns of length P: entry (n, p, k) is at `(p·K + k)·N + n`. The
 //! M = N·K rows of J̃ = RᵀJ are numbered `k·N + n`.
 
+mod blocks;
 mod evaluator;
 mod explicit;
 mod function;
@@ -15,11 +16,15 @@ mod model;
 mod rows;
 mod taylor;
 
+pub use blocks::{
+    Bases, BlockCovariance, BlockShape, BlockSums, KroneckerFactors, MatrixCovariance, add_dense_point_covariances,
+    add_dense_squares, add_dense_sums,
+};
 pub use evaluator::{Evaluated, Evaluator, PulledBack, frozen_rows, identity_seeds, jacobian};
 pub use explicit::{Explicit, ExplicitMap};
 pub use function::{FunctionModel, ParametricFunction};
 pub use model::{Group, Model};
-pub use rows::{KroneckerBlock, KroneckerFactors, Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
+pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
 pub(crate) use rows::{resize, single_row};
 pub use taylor::Taylor;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndarray::ArrayView2;
 
-use super::Map;
+use super::{BlockShape, Map};
 use crate::error::Result;
 
 /// Consecutive parameters that belong together, such as those of a layer: they may have a prior precision of their own.
@@ -32,6 +32,11 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     fn bind(&self, inputs: ArrayView2<'_, f64>) -> Result<Arc<dyn Map>>;
     /// The number of f64 values that an evaluator with K columns holds per point, for choosing the size of batches.
     fn numbers_per_point(&self, columns: usize) -> f64;
+    /// The blocks into which the parameters fall for structures that ignore the curvature between them, in the order of
+    /// θ, as [`Rows::kronecker`](super::Rows::kronecker) has them: by default, one dense block per group.
+    fn blocks(&self) -> Vec<BlockShape> {
+        self.group_sizes().into_iter().map(|size| BlockShape::Dense { size }).collect()
+    }
     /// Whether the outputs have kinks as functions of θ (relu), so that no metric made of their derivatives is smooth.
     fn has_kinks(&self) -> bool {
         false

@@ -3,6 +3,9 @@
 
 use faer::{Accum, Mat, MatMut};
 
+use super::blocks::{
+    BlockCovariance, BlockShape, BlockSums, add_dense_point_covariances, add_dense_squares, add_dense_sums, dense_rows,
+};
 use crate::linalg::{column_slice_mut, dot, multiply};
 
 /// Buffers for products with [`Rows`], one per thread; they grow as needed and are reused.
@@ -56,37 +59,6 @@ pub(crate) fn resize(matrix: &mut Mat<f64>, rows: usize, columns: usize) {
     }
 }
 
-/// The two sums of which the Kronecker approximation of a weight matrix's curvature is made.
-///
-/// With the inputs hₙ of the layer at the N points and the sensitivities δₘ of its outputs for the M rows, these are
-/// Σₙ hₙhₙᵀ and Σₘ δₘδₘᵀ: sums, not means, and without a 1 for the bias in h. The block Σₘ (∂rowₘ)(∂rowₘ)ᵀ of the
-/// weights [outputs, inputs], row by row, is approximated by N⁻¹ Σδδᵀ ⊗ Σhhᵀ, and that of the bias is Σδδᵀ exactly.
-#[derive(Debug, Clone)]
-pub struct KroneckerFactors {
-    /// Σₙ hₙhₙᵀ, inputs × inputs: the lower triangle.
-    pub inputs: Mat<f64>,
-    /// Σₘ δₘδₘᵀ, outputs × outputs: the lower triangle.
-    pub sensitivities: Mat<f64>,
-}
-
-impl KroneckerFactors {
-    /// Sums of nothing.
-    pub fn zeros(inputs: usize, outputs: usize) -> Self {
-        Self { inputs: Mat::zeros(inputs, inputs), sensitivities: Mat::zeros(outputs, outputs) }
-    }
-}
-
-/// The Kronecker factors of one weight matrix, and its position.
-#[derive(Debug, Clone)]
-pub struct KroneckerBlock {
-    /// The position in θ at which the matrix (row by row, `[outputs, inputs]`) starts.
-    pub offset: usize,
-    /// Whether a bias with one entry per output follows it in θ.
-    pub bias: bool,
-    /// The factors.
-    pub factors: KroneckerFactors,
-}
-
 /// The derivatives dJ̃(v) of the rows along a velocity, for seeds that do not move.
 pub trait RowsAlong: Send + Sync {
     /// dJ̃(v) as a dense M × D matrix.
@@ -116,9 +88,22 @@ pub trait Rows: Send + Sync {
     /// J̃ V J̃′ᵀ between these rows and those of the same model at other points. [`dense_cross_gram`] can be used where
     /// there is no better way.
     fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
-    /// The Kronecker factors of every parameter matrix; empty where the parameters have no such form.
-    fn kronecker(&self) -> Vec<KroneckerBlock> {
-        Vec::new()
+    /// The curvature Σₘ rowₘᵀrowₘ of every block of parameters, in the order of θ and in the shapes of
+    /// [`Model::blocks`](super::Model::blocks): by default, one dense block per group.
+    fn kronecker(&self) -> Vec<BlockSums> {
+        let shapes: Vec<BlockShape> = self.group_sizes().into_iter().map(|size| BlockShape::Dense { size }).collect();
+        let mut sums: Vec<BlockSums> = shapes.iter().map(|shape| BlockSums::zeros(*shape)).collect();
+        add_dense_sums(dense_rows(self).as_ref(), &shapes, &mut sums);
+        sums
+    }
+    /// Adds Σₘ rowₘ∘rowₘ, the diagonal of the curvature: D numbers.
+    fn add_squares(&self, sums: &mut [f64]) {
+        add_dense_squares(dense_rows(self).as_ref(), sums);
+    }
+    /// Adds the covariances J C Jᵀ of the rows at each of `points` points separately, one K × K block after another, for
+    /// a covariance C made of blocks as [`kronecker`](Self::kronecker) has them.
+    fn add_point_covariances(&self, points: usize, blocks: &[BlockCovariance], covariances: &mut [f64]) {
+        add_dense_point_covariances(dense_rows(self).as_ref(), points, blocks, covariances);
     }
     /// Lets a map recognise its own kind of rows in [`cross_gram`](Self::cross_gram).
     fn as_any(&self) -> &dyn std::any::Any;

@@ -6,10 +6,10 @@ use faer::{Mat, MatMut, MatRef};
 use ndarray::ArrayView2;
 
 use super::tape::Tape;
-use super::{Architecture, LinearPlace, Sequence};
+use super::{Architecture, Sequence};
 use crate::error::{Error, Result, check_size};
 use crate::linalg::{affine, column_slice, column_slice_mut};
-use crate::map::{Evaluate, Jet, KroneckerBlock, Map, Rows, RowsAlong, Scratch, dense_cross_gram};
+use crate::map::{BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram};
 
 /// A network at N fixed inputs, as a function of its parameters.
 ///
@@ -212,14 +212,21 @@ impl Rows for NetworkEvaluator {
         }
     }
 
-    fn kronecker(&self) -> Vec<KroneckerBlock> {
+    fn kronecker(&self) -> Vec<BlockSums> {
         let (sequence, (inputs, tapes)) = (self.map.sequence(), self.parts());
-        let mut factors = sequence.kronecker_factors();
-        sequence.kronecker(inputs, tapes, &mut factors);
-        let places = self.map.architecture.linear_layers().iter();
-        let block =
-            |(factors, place): (_, &LinearPlace)| KroneckerBlock { offset: place.offset, bias: place.bias, factors };
-        factors.into_iter().zip(places).map(block).collect()
+        let mut sums: Vec<BlockSums> = sequence.blocks().into_iter().map(BlockSums::zeros).collect();
+        sequence.kronecker(inputs, tapes, &mut sums);
+        sums
+    }
+
+    fn add_squares(&self, sums: &mut [f64]) {
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().add_squares(inputs, tapes, sums);
+    }
+
+    fn add_point_covariances(&self, _points: usize, blocks: &[BlockCovariance], covariances: &mut [f64]) {
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().add_point_covariances(inputs, tapes, blocks, covariances);
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -8,13 +8,15 @@
 //! before it. Every other layer has the verbs of [`LayerVerbs`] and its own [`Tape`](super::Tape) for its outputs. A
 //! new layer is a file with one of the two traits, a variant of [`Layer`] and a line in [`Layer::verbs`].
 
-use faer::{MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::tape::Kept;
 use super::{Activation, Linear};
-use crate::map::{KroneckerFactors, Scratch};
+use crate::map::{
+    BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances, add_dense_squares, add_dense_sums,
+};
 
 /// One layer of a network.
 ///
@@ -202,16 +204,34 @@ pub trait LayerVerbs {
         _gram: MatMut<'_, f64>,
     ) {
     }
-    /// The Kronecker factors of its weight matrices, all zero; parameters without matrix form have none.
-    fn kronecker_factors(&self) -> Vec<KroneckerFactors> {
-        Vec::new()
+    /// The blocks into which its parameters fall for structures that ignore the curvature between them, in the order of
+    /// θ. By default every tensor is a dense block, whose curvature is exact: right for scales and shifts, too large for
+    /// weight matrices, for which a layer says [`BlockShape::Matrix`] and has its own [`kronecker`](Self::kronecker). A
+    /// layer that contains others lists theirs.
+    fn blocks(&self) -> Vec<BlockShape> {
+        self.parameter_groups().iter().map(|group| BlockShape::Dense { size: group.size() }).collect()
     }
-    /// The number of those factors.
-    fn kronecker_count(&self) -> usize {
-        0
+    /// Adds the curvature of its blocks, in the order of [`blocks`](Self::blocks): the exact block Σₘ rowₘᵀrowₘ of a dense
+    /// one; Σ hhᵀ, their number and Σ δδᵀ of a matrix, all over points and, where it is used at several positions of a
+    /// point, over these.
+    fn kronecker(&self, rows: LayerRows<'_>, sums: &mut [BlockSums]) {
+        add_dense_sums(self.dense_rows(rows).as_ref(), &self.blocks(), sums);
     }
-    /// Adds to the Kronecker factors, in the order of [`kronecker_factors`](Self::kronecker_factors).
-    fn kronecker(&self, _rows: LayerRows<'_>, _factors: &mut [KroneckerFactors]) {}
+    /// Adds Σₘ rowₘ∘rowₘ.
+    fn add_squares(&self, rows: LayerRows<'_>, sums: &mut [f64]) {
+        add_dense_squares(self.dense_rows(rows).as_ref(), sums);
+    }
+    /// Adds the covariances of the rows at each point, a K × K block per point, for a covariance in blocks as those of
+    /// [`blocks`](Self::blocks). Goes through dense rows unless the layer has a better way.
+    fn add_point_covariances(&self, rows: LayerRows<'_>, blocks: &[BlockCovariance], covariances: &mut [f64]) {
+        add_dense_point_covariances(self.dense_rows(rows).as_ref(), rows.n_points(), blocks, covariances);
+    }
+    /// The rows as a matrix of their own.
+    fn dense_rows(&self, rows: LayerRows<'_>) -> Mat<f64> {
+        let mut dense = Mat::zeros(rows.sensitivities.nrows(), self.n_params());
+        self.rows(rows, dense.as_mut());
+        dense
+    }
 
     /// Writes the first two Taylor coefficients of the outputs along a velocity (2N rows), and keeps what
     /// [`pull_back_along`](Self::pull_back_along) needs.

@@ -9,7 +9,7 @@
 //! to Wᵀδ̇ + Vᵀδ, and the gradients change by δ̇ h₀ᵀ + δ h₁ᵀ and δ̇.
 
 use faer::prelude::{Reborrow, ReborrowMut};
-use faer::{Accum, MatMut, MatRef};
+use faer::{Accum, Mat, MatMut, MatRef};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::linalg::{
     add_products, add_shifted_products, column_slice, column_slice_mut, mirror_lower, multiply,
     multiply_by_own_transpose, multiply_with_offsets, products, sum,
 };
-use crate::map::{KroneckerFactors, Scratch};
+use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances};
 
 /// A linear layer z = W h + b; the formulas are in the [module](self) documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -266,18 +266,44 @@ impl LayerVerbs for Linear {
         }
     }
 
-    fn kronecker_factors(&self) -> Vec<KroneckerFactors> {
-        vec![KroneckerFactors::zeros(self.inputs, self.outputs)]
+    fn blocks(&self) -> Vec<BlockShape> {
+        vec![BlockShape::Matrix { outputs: self.outputs, inputs: self.inputs, bias: self.bias }]
     }
 
-    fn kronecker_count(&self) -> usize {
-        1
-    }
-
-    fn kronecker(&self, rows: LayerRows<'_>, factors: &mut [KroneckerFactors]) {
-        for factors in factors {
+    fn kronecker(&self, rows: LayerRows<'_>, sums: &mut [BlockSums]) {
+        if let [BlockSums::Matrix(factors)] = sums {
             multiply_by_own_transpose(factors.inputs.as_mut(), Accum::Add, rows.inputs.transpose());
             multiply_by_own_transpose(factors.sensitivities.as_mut(), Accum::Add, rows.sensitivities.transpose());
+            factors.count += rows.n_points() as f64;
+        }
+    }
+
+    /// Σₙ (Σ_k δ∘δ)(h∘h)ᵀ: one product over the points, not over the rows.
+    fn add_squares(&self, rows: LayerRows<'_>, sums: &mut [f64]) {
+        let n = rows.n_points();
+        let square = |x: &f64| x * x;
+        let inputs = Mat::from_fn(n, self.inputs, |point, i| square(&rows.inputs[(point, i)]));
+        let mut deltas = Mat::zeros(n, self.outputs);
+        for (target, source) in deltas.col_iter_mut().zip(rows.sensitivities.col_iter()) {
+            let target = column_slice_mut(target);
+            for block in column_slice(source).chunks_exact(n.max(1)) {
+                add_products(block, block, target);
+            }
+        }
+        let (weights, biases) = sums.split_at_mut(self.n_weights());
+        let weights = MatMut::from_column_major_slice_mut(weights, self.inputs, self.outputs);
+        multiply(weights, Accum::Add, inputs.transpose(), deltas.as_ref());
+        for (bias, column) in biases.iter_mut().zip(deltas.col_iter()) {
+            *bias += sum(column_slice(column));
+        }
+    }
+
+    fn add_point_covariances(&self, rows: LayerRows<'_>, blocks: &[BlockCovariance], covariances: &mut [f64]) {
+        match blocks {
+            [BlockCovariance::Matrix(matrix)] => {
+                matrix.add_point_covariances(rows.inputs, rows.sensitivities, covariances);
+            }
+            _ => add_dense_point_covariances(self.dense_rows(rows).as_ref(), rows.n_points(), blocks, covariances),
         }
     }
 

@@ -13,7 +13,7 @@ use super::layer::{Layer, LayerRows, LayerVerbs, ParameterGroup, Verbs};
 use super::tape::{Kept, Tape};
 use crate::error::{Error, Result};
 use crate::linalg::{column_slice, column_slice_mut};
-use crate::map::{KroneckerFactors, Scratch, resize};
+use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, resize};
 
 /// A chain of layers, and the place of each layer's parameters.
 ///
@@ -368,21 +368,43 @@ impl Sequence {
         }
     }
 
-    /// The Kronecker factors of all weight matrices in the order of θ, all zero.
-    pub fn kronecker_factors(&self) -> Vec<KroneckerFactors> {
-        let factors = |layer: &Layer| match layer.verbs() {
+    /// The blocks of all parameters, in the order of θ.
+    pub fn blocks(&self) -> Vec<BlockShape> {
+        let blocks = |layer: &Layer| match layer.verbs() {
             Verbs::Elementwise(_) => Vec::new(),
-            Verbs::General(layer) => layer.kronecker_factors(),
+            Verbs::General(layer) => layer.blocks(),
         };
-        self.layers.iter().flat_map(factors).collect()
+        self.layers.iter().flat_map(blocks).collect()
     }
 
-    /// Adds to the Kronecker factors, in the order of [`kronecker_factors`](Self::kronecker_factors).
-    pub fn kronecker(&self, inputs: MatRef<'_, f64>, tapes: &[Tape], mut factors: &mut [KroneckerFactors]) {
+    /// Adds the curvature of the blocks, in the order of [`blocks`](Self::blocks).
+    pub fn kronecker(&self, inputs: MatRef<'_, f64>, tapes: &[Tape], mut sums: &mut [BlockSums]) {
         for (layer, _, rows) in self.with_params(inputs, tapes) {
-            let (own, rest) = factors.split_at_mut(layer.kronecker_count().min(factors.len()));
+            let (own, rest) = sums.split_at_mut(layer.blocks().len().min(sums.len()));
             layer.kronecker(rows, own);
-            factors = rest;
+            sums = rest;
+        }
+    }
+
+    /// Adds Σₘ rowₘ∘rowₘ.
+    pub fn add_squares(&self, inputs: MatRef<'_, f64>, tapes: &[Tape], sums: &mut [f64]) {
+        for (layer, place, rows) in self.with_params(inputs, tapes) {
+            layer.add_squares(rows, &mut sums[place.params.clone()]);
+        }
+    }
+
+    /// Adds the covariances of the rows at each point, for a covariance in blocks as those of [`blocks`](Self::blocks).
+    pub fn add_point_covariances(
+        &self,
+        inputs: MatRef<'_, f64>,
+        tapes: &[Tape],
+        mut blocks: &[BlockCovariance],
+        covariances: &mut [f64],
+    ) {
+        for (layer, _, rows) in self.with_params(inputs, tapes) {
+            let (own, rest) = blocks.split_at(layer.blocks().len().min(blocks.len()));
+            layer.add_point_covariances(rows, own, covariances);
+            blocks = rest;
         }
     }
 

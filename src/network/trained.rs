@@ -10,7 +10,7 @@ use super::layer::Verbs;
 use super::{Activation, Architecture, Mlp, NetworkMap};
 use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, check_size};
-use crate::map::{Group, Map, Model};
+use crate::map::{BlockShape, Group, Map, Model};
 use crate::random::{Purpose, stream};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
@@ -221,6 +221,10 @@ impl Model for Network {
     fn numbers_per_point(&self, columns: usize) -> f64 {
         let sequence = self.architecture.sequence();
         sequence.tape_size(1, columns) + sequence.scratch_width() as f64
+    }
+
+    fn blocks(&self) -> Vec<BlockShape> {
+        self.architecture.sequence().blocks()
     }
 
     fn has_kinks(&self) -> bool {
