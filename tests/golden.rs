@@ -144,16 +144,17 @@ fn linearised_predictive() -> Outcome {
 }
 
 #[test]
-fn the_diagonal_posterior_is_that_of_laplace_torch() -> Outcome {
-    for name in ["p1", "p2", "p3"] {
+fn the_approximate_posteriors_are_those_of_laplace_torch() -> Outcome {
+    let structures = [(Structure::Diagonal, "diag"), (Structure::Kronecker, "kron")];
+    for (name, (structure, word)) in ["p1", "p2", "p3"].iter().flat_map(|name| structures.map(|s| (name, s))) {
         let case = Case::read(name)?;
-        let laplace = case.fit(Structure::Diagonal)?;
-        let expected = number(&case.expected["structures"]["diag"], "log_marginal_likelihood");
+        let laplace = case.fit(structure)?;
+        let expected = number(&case.expected["structures"][word], "log_marginal_likelihood");
         // Sums of D logarithms, computed in another order.
         assert!(is_close(laplace.log_marginal_likelihood(), expected, 1e-9, 0.0), "{name}");
         let inputs = read_numbers(&case.folder.join("test.csv"))?;
         let variances: Vec<f64> = laplace.linearized(&inputs)?.variance().iter().copied().collect();
-        assert_all_close(&variances, case.tensor("glm_f_var_diag"), 1e-9, name);
+        assert_all_close(&variances, case.tensor(&format!("glm_f_var_{word}")), 1e-9, name);
     }
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! The posterior: both solvers against each other and against a dense computation from finite differences, samples
 //! against the precision they are drawn from, files, and networks at the edge of the arithmetic.
 
+#[path = "laplace/approximations.rs"]
+mod approximations;
 mod common;
-
-#[path = "laplace/diagonal.rs"]
-mod diagonal;
 #[path = "laplace/edges.rs"]
 mod edges;
 #[path = "laplace/files.rs"]

@@ -56,4 +56,10 @@ pub enum Unsupported {
     /// The evidence needs a proper prior.
     #[error("the log marginal likelihood is defined for a positive prior precision only")]
     ImproperEvidence,
+    /// Several prior precisions within one weight matrix.
+    #[error(
+        "the Kronecker structure takes one prior precision for all parameters or one per layer, not several within a \
+         weight matrix; use the full, diagonal or low-rank structure for these"
+    )]
+    PriorWithinMatrix,
 }

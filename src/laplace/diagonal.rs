@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use faer::{Mat, MatMut, MatRef};
+use faer::{MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
 use super::problem::{BatchRows, Problem};
@@ -13,25 +13,26 @@ use super::structure::{
     same_kind,
 };
 use crate::error::{Error, Result};
+use crate::map::{BlockCovariance, BlockShape, MatrixCovariance, Rows};
 use crate::prior::PriorPrecision;
 use crate::random::fill_standard_normal;
 
-/// Numbers in the Jacobian rows of one block of test points.
+/// Numbers in the evaluator and in dense rows of one block of test points.
 const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
 
-/// The number of f64 values held at the peak: the sums, G, and the rows of a batch.
+/// The number of f64 values held at the peak: the sums of a block of rows and of all rows, G, and its inverse.
 pub(super) fn numbers(problem: &Problem) -> f64 {
-    problem.model.n_params() as f64 * (problem.sigmas().len() + 2 + problem.model.n_outputs()) as f64
+    problem.model.n_params() as f64 * (2 * problem.sigmas().len() + 2) as f64
 }
 
-/// The precisions, and the rows of a block of test points.
+/// The precisions and their inverses.
 pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
-    problem.model.n_params() as f64 * (1 + problem.model.n_outputs()) as f64
+    2.0 * problem.model.n_params() as f64
 }
 
 pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
     let sums = vec![vec![0.0; problem.model.n_params()]; problem.sigmas().len()];
-    Ok(Box::new(DiagonalSums { sums, groups: problem.model.group_sizes() }))
+    Ok(Box::new(DiagonalSums { sums, groups: problem.model.group_sizes(), shapes: problem.model.blocks().into() }))
 }
 
 pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
@@ -40,7 +41,7 @@ pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Resul
     for level in 0..levels {
         sums.push(file.take(&level.to_string(), &[problem.model.n_params()])?);
     }
-    Ok(Box::new(DiagonalSums { sums, groups: problem.model.group_sizes() }))
+    Ok(Box::new(DiagonalSums { sums, groups: problem.model.group_sizes(), shapes: problem.model.blocks().into() }))
 }
 
 pub(super) fn load(
@@ -50,7 +51,7 @@ pub(super) fn load(
 ) -> Result<Arc<dyn Precision>> {
     let precisions = file.take("precision", &[problem.model.n_params()])?;
     damaged(precisions.iter().copied())?;
-    Ok(Arc::new(Diagonal { precisions, prior: prior.clone() }))
+    Ok(Arc::new(Diagonal { precisions, prior: prior.clone(), shapes: problem.model.blocks().into() }))
 }
 
 /// The diagonals of Σₙ JₙᵀHₙJₙ at σ = 1: one for all outputs, or one per output.
@@ -59,6 +60,7 @@ struct DiagonalSums {
     sums: Vec<Vec<f64>>,
     /// The sizes of the groups of parameters.
     groups: Vec<usize>,
+    shapes: Arc<[BlockShape]>,
 }
 
 impl DiagonalSums {
@@ -77,12 +79,7 @@ impl Curvature for DiagonalSums {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
         let levels = self.sums.len();
         for (sum, rows) in self.sums.iter_mut().zip(batch.rows_of_levels(levels)) {
-            let rows = rows?;
-            let mut dense = Mat::zeros(rows.n_rows(), rows.n_params());
-            rows.dense(dense.as_mut());
-            for (entry, column) in sum.iter_mut().zip(dense.col_iter()) {
-                *entry += column.squared_norm_l2();
-            }
+            rows?.add_squares(sum);
         }
         Ok(())
     }
@@ -100,13 +97,13 @@ impl Curvature for DiagonalSums {
     }
 
     fn numbers_per_point(&self) -> f64 {
-        self.groups.iter().sum::<usize>() as f64
+        largest_dense(&self.shapes) as f64
     }
 
     fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>> {
         let mut precisions = self.total(sigma);
         prior.for_each_group(|range, alpha| precisions[range].iter_mut().for_each(|entry| *entry += alpha));
-        Ok(Arc::new(Diagonal::of_precisions(precisions, prior)?))
+        Ok(Arc::new(Diagonal::of_precisions(precisions, prior, self.shapes.clone())?))
     }
 
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
@@ -114,7 +111,7 @@ impl Curvature for DiagonalSums {
             LogDetForm::Shared => Ok(Box::new(Spectrum::new(self.total(&[1.0])))),
             LogDetForm::General { per_group } => {
                 let groups = if per_group { self.groups.clone() } else { vec![self.groups.iter().sum()] };
-                Ok(Box::new(Self { sums: self.sums.clone(), groups }))
+                Ok(Box::new(Self { sums: self.sums.clone(), groups, shapes: self.shapes.clone() }))
             }
         }
     }
@@ -170,13 +167,23 @@ impl LogDet for DiagonalSums {
 pub struct Diagonal {
     precisions: Vec<f64>,
     prior: PriorPrecision,
+    shapes: Arc<[BlockShape]>,
+}
+
+/// The parameters of the largest block that is not a matrix, whose rows are dense.
+fn largest_dense(shapes: &[BlockShape]) -> usize {
+    let size = |shape: &BlockShape| match shape {
+        BlockShape::Matrix { .. } => 0,
+        BlockShape::Dense { size } => *size,
+    };
+    shapes.iter().map(size).max().unwrap_or(0)
 }
 
 impl Diagonal {
     /// G = diag(precisions), with A the prior's share of it.
-    fn of_precisions(precisions: Vec<f64>, prior: &PriorPrecision) -> Result<Self> {
+    fn of_precisions(precisions: Vec<f64>, prior: &PriorPrecision, shapes: Arc<[BlockShape]>) -> Result<Self> {
         match precisions.iter().position(|value| !(*value > 0.0 && value.is_finite())) {
-            None => Ok(Self { precisions, prior: prior.clone() }),
+            None => Ok(Self { precisions, prior: prior.clone(), shapes }),
             Some(pivot) => Err(Error::NotPositiveDefinite {
                 matrix: "the diagonal posterior precision",
                 size: precisions.len(),
@@ -238,8 +245,33 @@ impl Precision for Diagonal {
         }
     }
 
-    fn points_at_once(&self, n_outputs: usize, _: f64) -> usize {
-        (BLOCK_NUMBERS / (self.n_params() * n_outputs).max(1) as f64) as usize
+    fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
+        covariances.fill(0.0);
+        let mut rest = self.precisions.as_slice();
+        let blocks: Vec<BlockCovariance> = self
+            .shapes
+            .iter()
+            .map(|shape| {
+                let (own, others) = rest.split_at(shape.size());
+                rest = others;
+                let variances: Vec<f64> = own.iter().map(|precision| 1.0 / precision).collect();
+                match *shape {
+                    BlockShape::Dense { .. } => BlockCovariance::Diagonal(variances),
+                    BlockShape::Matrix { outputs, inputs, bias } => {
+                        let (weights, biases) = variances.split_at(outputs * inputs);
+                        let variances = MatRef::from_column_major_slice(weights, inputs, outputs).to_owned();
+                        let bias = bias.then(|| biases.to_vec());
+                        BlockCovariance::Matrix(MatrixCovariance { bases: None, variances, bias })
+                    }
+                }
+            })
+            .collect();
+        rows.add_point_covariances(points, &blocks, covariances);
+    }
+
+    fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize {
+        let dense = (largest_dense(&self.shapes) * n_outputs) as f64;
+        (BLOCK_NUMBERS / (2.0 * numbers_per_point + dense).max(1.0)) as usize
     }
 
     fn size_in_words(&self) -> String {

@@ -8,10 +8,14 @@ mod diagonal;
 mod file;
 mod fit;
 mod function_space;
+mod kronecker;
+mod kronecker_precision;
 mod matrix_free;
 mod problem;
 mod ridge;
 mod structure;
+#[cfg(test)]
+mod tests;
 mod weight_space;
 
 pub use file::Contents;

@@ -220,6 +220,9 @@ structures! {
     WeightSpace = "weight-space", "full", weight_space;
     /// Exact: an N·P × N·P matrix; needs a proper prior.
     FunctionSpace = "function-space", "full", function_space;
+    /// One Kronecker product per weight matrix (KFAC), and nothing between layers: of the size of the layers' widths
+    /// squared.
+    Kronecker = "kronecker", "kron", kronecker;
     /// The diagonal alone: D variances, correlations ignored.
     Diagonal = "diagonal", "diag", diagonal;
 }
