@@ -141,7 +141,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let mut inputs = vec![args.model.path.as_path(), args.data.data.as_path()];
     inputs.extend(args.scaling.scaling.as_deref());
     let out = OutputFile::at(&args.out, &inputs)?;
-    let network = args.model.read(console)?;
+    let network = args.model.read(&family, console)?;
     let architecture = network.architecture();
     family
         .likelihood()

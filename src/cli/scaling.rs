@@ -11,6 +11,7 @@ use super::arguments::LikelihoodName;
 use super::console::Console;
 use super::data::{DataArgs, DataFile};
 use super::failure::Failure;
+use super::model::is_onnx;
 
 /// Whether the data are standardised.
 #[derive(Debug, Args)]
@@ -116,6 +117,9 @@ impl ScalingArgs {
 
 /// The names and the scaling of the data that a model file was trained on, where it holds them.
 fn recorded(model: &Path) -> Result<(Option<Schema>, Option<Scaling>), Failure> {
+    if is_onnx(model) {
+        return Ok((None, None));
+    }
     let file = TensorFile::read_where(model, |_| false)?;
     let value = |key: &str| file.metadata.get(key).map(String::as_str);
     let scaling = Scaling::from_metadata(model, value(SCALING_KEY))?;

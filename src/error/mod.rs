@@ -151,6 +151,36 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// An ONNX file that holds no network that can be read.
+    #[error("{path}: not an ONNX network that can be read: {problem}", path = .path.display())]
+    OnnxFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A node of an ONNX graph that no layer represents.
+    #[error("{path}: node `{node}` (operator {operator}): {problem}", path = .path.display())]
+    OnnxNode {
+        /// The file.
+        path: PathBuf,
+        /// The node.
+        node: Box<str>,
+        /// Its operator.
+        operator: Box<str>,
+        /// Why it cannot be represented.
+        problem: String,
+    },
+    /// A network that ends in the link of another likelihood.
+    #[error("the network ends in {link}, which belongs to a {belongs} likelihood; the likelihood is {likelihood}")]
+    Link {
+        /// What the network ends in.
+        link: String,
+        /// The likelihood that it belongs to.
+        belongs: &'static str,
+        /// The given likelihood.
+        likelihood: &'static str,
+    },
     /// A posterior that was fitted to another model.
     #[error(
         "the posterior belongs to another model ({expected}; the given one is {found}, or has other weights); fit again, or load the model it was fitted to"

@@ -6,6 +6,7 @@ mod whole;
 mod write;
 
 pub use fingerprint::{FINGERPRINT, fingerprint};
+pub(crate) use read::read_bytes;
 pub use read::{Tensor, TensorFile};
 pub use whole::{WholeFile, write_whole};
 pub use write::write;

@@ -35,6 +35,30 @@ pub struct TensorFile {
     fingerprint: String,
 }
 
+const ADVICE: &str = "allow more memory";
+
+/// The length of a regular file; anything else is refused.
+fn regular(path: &Path, metadata: &Metadata) -> Result<u64> {
+    match what_instead(metadata) {
+        None => Ok(metadata.len()),
+        Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
+    }
+}
+
+/// The bytes of a file. A folder, a device or a pipe is refused, and the length is compared with the memory budget before
+/// anything is allocated.
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    // A pipe would make `open` block, so the path is checked first; then the open file, which is what is read, is checked
+    // again.
+    regular(path, &std::fs::metadata(path).map_err(Error::io(path))?)?;
+    let file = File::open(path).map_err(Error::io(path))?;
+    let length = regular(path, &file.metadata().map_err(Error::io(path))?)?;
+    memory::check(&format!("reading {}", path.display()), length as f64 / 8.0, ADVICE)?;
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length).read_to_end(&mut bytes).map_err(Error::io(path))?;
+    Ok(bytes)
+}
+
 impl TensorFile {
     /// Reads a file. A folder, a device or a pipe is refused; a file's length is compared with the memory budget before
     /// anything is allocated, and the header with the length before any tensor is.
@@ -58,20 +82,10 @@ impl TensorFile {
         wanted: impl Fn(&str) -> bool,
         convert: fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
     ) -> Result<Self> {
-        const ADVICE: &str = "allow more memory";
-        // A pipe would make `open` block, so the path is checked first; then the open file, which is what is read, is
-        // checked again.
-        let regular = |metadata: Metadata| match what_instead(&metadata) {
-            None => Ok(metadata.len()),
-            Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
-        };
-        regular(std::fs::metadata(path).map_err(Error::io(path))?)?;
-        let file = File::open(path).map_err(Error::io(path))?;
-        let length = regular(file.metadata().map_err(Error::io(path))?)?;
         let what = format!("reading {}", path.display());
+        let bytes = read_bytes(path)?;
+        let length = bytes.len() as u64;
         let _bytes = memory::reserve(&what, length as f64 / 8.0, ADVICE)?;
-        let mut bytes = Vec::with_capacity(length as usize);
-        file.take(length).read_to_end(&mut bytes).map_err(Error::io(path))?;
         let invalid = |error: safetensors::SafeTensorError| Error::Safetensors {
             path: path.to_path_buf(),
             reason: describe(&error, length),
