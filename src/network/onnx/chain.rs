@@ -1,5 +1,5 @@
-//! From nodes to a chain of parts: steps back from the output to the input, in which a sum of two branches is one step to
-//! the value where they part.
+//! From nodes to a chain of parts: steps back from the output to the input, in which a sum of two branches is one step
+//! to the value where they part.
 
 use std::collections::{BTreeSet, HashMap};
 

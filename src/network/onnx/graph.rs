@@ -1,4 +1,5 @@
-//! The graph of a file: what every value is (a constant, a size, or data with a shape), found by one pass over the nodes.
+//! The graph of a file: what every value is (a constant, a size, or data with a shape), found by one pass over the
+//! nodes.
 //!
 //! The first axis of the data is the points, whatever its length; the shapes here are those of one point.
 

@@ -3,7 +3,8 @@
 use super::messages::NodeProto;
 use super::node::Attributes;
 
-/// A window over the last two axes of `[channels, height, width]`. A signal `[channels, length]` is an image of height 1.
+/// A window over the last two axes of `[channels, height, width]`. A signal `[channels, length]` is an image of height
+/// 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The channels of the input.

@@ -1,5 +1,5 @@
-//! Patterns of nodes, one file per family of operators: each takes the value that a layer ends at and finds the layer and
-//! the value that it starts from.
+//! Patterns of nodes, one file per family of operators: each takes the value that a layer ends at and finds the layer
+//! and the value that it starts from.
 
 mod dense;
 mod images;
