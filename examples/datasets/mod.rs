@@ -17,7 +17,7 @@ pub fn path(file: &str) -> PathBuf {
 }
 
 /// A classification data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Classes {
     /// 300 points in the plane, two classes.
     TwoMoons,
