@@ -20,6 +20,8 @@ pub mod evidence;
 pub mod geodesic;
 #[path = "laplace/mod.rs"]
 pub mod laplace;
+#[path = "last_layer/mod.rs"]
+pub mod last_layer;
 #[path = "likelihood/mod.rs"]
 pub mod likelihood;
 #[path = "linalg/mod.rs"]

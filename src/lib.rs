@@ -51,8 +51,8 @@ mod front;
 pub mod internals;
 
 use internals::{
-    data, elementary, evaluate, evidence, geodesic, laplace, likelihood, linalg, map, memory, metric, network, ode,
-    optimize, predict, prior, progress, random, target, tensors,
+    data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory, metric,
+    network, ode, optimize, predict, prior, progress, random, target, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
@@ -61,6 +61,7 @@ pub use evaluate::Scores;
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
 pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples};
 pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
+pub use last_layer::{LastLayer, LastLayerPosterior};
 pub use likelihood::Family;
 pub use map::{FunctionModel, Model, Taylor};
 pub use network::{Activation, Architecture, Layer, Linear, Network, Training, TrainingOptions, train};
@@ -71,9 +72,9 @@ pub use progress::Progress;
 pub mod prelude {
     pub use crate::{
         Activation, Architecture, Batches, Contents, Dataset, Draws, EvidenceOptimum, EvidenceOptions, Family,
-        FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, Layer, Linear, Link, Method, MetricName, Model,
-        Network, Prediction, PriorValues, Progress, SamplerOptions, Samples, Scaling, Schema, Scores, Standardize,
-        Structure, Taylor, Training, TrainingOptions, train,
+        FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer, Linear,
+        Link, Method, MetricName, Model, Network, Prediction, PriorValues, Progress, SamplerOptions, Samples, Scaling,
+        Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, train,
     };
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Error types of other folders are defined here too, by topic, and re-exported there: this folder imports no other.
 
+mod backbone;
 mod integration;
 mod memory;
 mod names;
@@ -17,6 +18,7 @@ mod unsupported;
 
 use std::path::PathBuf;
 
+pub use backbone::BackboneError;
 pub use integration::InvalidOptions;
 pub(crate) use memory::gigabytes;
 pub use names::{UnknownActivation, UnknownLikelihood, UnknownMetric};
@@ -613,6 +615,9 @@ pub enum Error {
     /// A minimisation that cannot be carried out as asked.
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
+    /// A backbone whose features cannot carry a posterior.
+    #[error(transparent)]
+    Backbone(#[from] BackboneError),
     /// Something candle reported.
     #[error("candle: {0}")]
     Candle(#[from] candle_core::Error),

@@ -45,9 +45,23 @@ enum FitRecord {
     LogLikelihood(f64),
 }
 
+/// What a posterior's file carries for its owner; nothing here reads it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attachment {
+    /// Entries of the metadata.
+    pub metadata: BTreeMap<String, String>,
+    /// Tensors.
+    pub tensors: Vec<SavedTensor>,
+}
+
 impl Laplace {
     /// Writes the posterior; the file appears whole or not at all.
     pub fn save(&self, path: &Path, contents: Contents) -> Result<()> {
+        self.save_with(path, contents, Attachment::default())
+    }
+
+    /// Writes the posterior with an attachment.
+    pub(crate) fn save_with(&self, path: &Path, contents: Contents, attachment: Attachment) -> Result<()> {
         let json = |key: &'static str, value: serde_json::Result<String>| {
             value.map_err(|error| metadata_error(path, key, error.to_string()))
         };
@@ -70,7 +84,9 @@ impl Laplace {
         ]
         .map(|(key, value)| (key.to_string(), value))
         .into();
+        metadata.extend(attachment.metadata);
         let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
+        saved.extend(attachment.tensors);
         let (inputs, targets);
         let theta = self.parameters();
         let mut entries = vec![("theta", vec![theta.len()], Values::Real(theta))];

@@ -18,6 +18,7 @@ mod structure;
 mod tests;
 mod weight_space;
 
+pub(crate) use file::Attachment;
 pub use file::Contents;
 pub use fit::{FitOptions, Laplace, PriorValues};
 pub use function_space::FunctionSpace;
