@@ -40,7 +40,7 @@ pub mod ode;
 pub mod optimize;
 #[path = "predict/mod.rs"]
 pub mod predict;
-#[path = "prior.rs"]
+#[path = "prior/mod.rs"]
 pub mod prior;
 #[path = "problems/mod.rs"]
 pub mod problems;

@@ -1,5 +1,5 @@
 //! The target density: a map, a likelihood, observations and a prior define the log posterior ℓ(θ) = Σₙ log p(yₙ |
-//! fₙ(θ)) + log π(θ), with its gradient and its second derivatives.
+//! fₙ(θ)) + log π(θ), with its gradient and its second derivatives. At temperature T its likelihood is p^(1/T).
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use faer::Mat;
 use ndarray::ArrayView2;
 
 use crate::error::{Error, Result, check_size};
-use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::likelihood::{Likelihood, PointEvaluator, Scaled};
 use crate::map::{Evaluate, Jet, Map, Scratch};
 use crate::prior::Prior;
 
@@ -25,7 +25,9 @@ use crate::prior::Prior;
 #[derive(Debug, Clone)]
 pub struct Target {
     map: Arc<dyn Map>,
+    /// The likelihood to the power 1/T.
     likelihood: Arc<dyn Likelihood>,
+    temperature: f64,
     /// Observations, point by point.
     observations: Arc<[f64]>,
     prior: Prior,
@@ -48,7 +50,23 @@ impl Target {
             likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
         }
         let prior = prior.for_groups(&map.groups())?;
-        Ok(Self { map, likelihood, observations: observations.iter().copied().collect(), prior })
+        let observations = observations.iter().copied().collect();
+        Ok(Self { map, likelihood, temperature: 1.0, observations, prior })
+    }
+
+    /// The same target with its likelihood to the power 1/T.
+    #[must_use]
+    pub fn tempered(self, temperature: f64) -> Self {
+        if temperature == 1.0 {
+            return self;
+        }
+        let likelihood = Arc::new(Scaled::new(self.likelihood, 1.0 / temperature));
+        Self { likelihood, temperature: self.temperature * temperature, ..self }
+    }
+
+    /// T.
+    pub fn temperature(&self) -> f64 {
+        self.temperature
     }
 
     /// θ → outputs.
@@ -56,7 +74,7 @@ impl Target {
         &self.map
     }
 
-    /// The distribution of an observation given its outputs.
+    /// The distribution of an observation given its outputs, to the power 1/T.
     pub fn likelihood(&self) -> &Arc<dyn Likelihood> {
         &self.likelihood
     }
@@ -82,6 +100,7 @@ impl Target {
         Ok(Self {
             map: self.map.at_points(points)?,
             likelihood: self.likelihood.clone(),
+            temperature: self.temperature,
             observations: points.iter().flat_map(|point| self.observation(*point)).copied().collect(),
             prior: self.prior.clone(),
         })

@@ -84,7 +84,8 @@ fn posteriors() -> Result<Vec<(String, Laplace)>, Box<dyn Error>> {
                 for layered in [false, true] {
                     let layers = shape.linear_layers().len();
                     let prior: Vec<f64> = (0..if layered { layers } else { 1 }).map(|l| 0.5 + l as f64).collect();
-                    let options = FitOptions { prior_precision: prior.clone().into(), structure: solver };
+                    let options =
+                        FitOptions { prior_precision: prior.clone().into(), structure: solver, ..Default::default() };
                     let laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
                     let name =
                         format!("{} {shape}, N = {points}, A = {prior:?}, {solver:?}", family.likelihood().name());
@@ -161,6 +162,7 @@ fn optima_are_stationary_and_what_is_held_stays() -> Outcome {
                 (Free::Held, _) => before.prior_precision.len(),
                 (Free::Tuned, PriorStructure::Scalar) => 1,
                 (Free::Tuned, PriorStructure::PerLayer) => laplace.model().groups().len(),
+                (Free::Tuned, PriorStructure::PerWeight) => laplace.model().n_params(),
             };
             assert_eq!(found.prior_precision.len(), n_alpha, "{name}");
             assert_eq!(found.sigma.len(), before.sigma.len(), "{name}");

@@ -43,7 +43,11 @@ impl Case {
             Some(sigma) => Family::gaussian(sigma)?,
             None => text(&self.config, "likelihood").parse()?,
         };
-        let options = FitOptions { prior_precision: number(&self.config, "prior_precision").into(), structure };
+        let options = FitOptions {
+            prior_precision: number(&self.config, "prior_precision").into(),
+            structure,
+            ..Default::default()
+        };
         Ok(Laplace::fit(network, data, family, &options)?)
     }
 

@@ -36,7 +36,8 @@ struct Case {
 
 impl Case {
     fn fit(&self, solver: Structure) -> Laplace {
-        let options = FitOptions { prior_precision: self.prior.clone().into(), structure: solver };
+        let options =
+            FitOptions { prior_precision: self.prior.clone().into(), structure: solver, ..Default::default() };
         Laplace::fit(self.network.clone(), self.data.clone(), self.family.clone(), &options)
             .unwrap_or_else(|error| panic!("{}, {solver:?}: {error}", self.name))
     }

@@ -68,7 +68,7 @@ impl Case {
 }
 
 fn options(structure: Structure) -> FitOptions {
-    FitOptions { prior_precision: vec![0.7, 1.3].into(), structure }
+    FitOptions { prior_precision: vec![0.7, 1.3].into(), structure, ..Default::default() }
 }
 
 fn gaussian(sigma: f64) -> Family {

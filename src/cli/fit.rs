@@ -178,7 +178,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         [] => PriorValues::default(),
         values => values.to_vec().into(),
     };
-    let options = FitOptions { prior_precision, structure };
+    let options = FitOptions { prior_precision, structure, ..Default::default() };
     let mut laplace = Laplace::fit(network, data.dataset, family, &options)?;
     drop(progress);
     let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };

@@ -389,6 +389,9 @@ pub enum Error {
         /// Its value.
         value: f64,
     },
+    /// A temperature that tempers nothing.
+    #[error("the temperature is {0}; it must be positive and finite (1 leaves the likelihood as it is)")]
+    Temperature(f64),
     /// A noise level that is not a standard deviation.
     #[error(transparent)]
     Noise(#[from] NoiseError),

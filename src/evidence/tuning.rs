@@ -3,7 +3,9 @@
 use crate::error::{AtBound, Error, Result, Unsupported};
 use crate::laplace::{Laplace, LogDet, LogDetForm, PriorValues};
 use crate::linalg::dot;
+use crate::memory;
 use crate::optimize::{BfgsOptions, Minimum, minimize};
+use crate::prior::PriorStructure;
 
 /// Whether a hyperparameter is tuned or keeps its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,22 +16,12 @@ pub enum Free {
     Held,
 }
 
-/// How many prior precisions there are to tune.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PriorStructure {
-    /// One for all parameters.
-    #[default]
-    Scalar,
-    /// One per layer.
-    PerLayer,
-}
-
 /// Settings of [`optimize`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvidenceOptions {
     /// Whether the prior precision is tuned (default: yes).
     pub prior: Free,
-    /// One prior precision, or one per layer (default: one).
+    /// One prior precision, one per layer, or one per weight (default: one).
     pub prior_structure: PriorStructure,
     /// Whether σ is tuned, where there is one (default: yes). In a posterior with one σ per output, each is tuned.
     pub sigma: Free,
@@ -54,7 +46,7 @@ impl Default for EvidenceOptions {
 /// Prior precision and noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hyperparameters {
-    /// One α, or one per layer.
+    /// One α, one per layer, or one per weight.
     pub prior_precision: Vec<f64>,
     /// One σ, one per output, or none.
     pub sigma: Vec<f64>,
@@ -88,10 +80,19 @@ const GRID_RANGE: (f64, f64) = (-14.0, 14.0);
 pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
     let optimum = maximize(laplace, options)?;
     let Hyperparameters { prior_precision, sigma } = &optimum.hyperparameters;
-    let outcome = laplace.set_hyperparameters(&PriorValues::from(prior_precision.clone()), sigma);
+    let prior = PriorValues::with_structure(prior_structure(laplace, options), prior_precision.clone());
+    let outcome = laplace.set_hyperparameters(&prior, sigma);
     match (outcome, optimum.at_bound.first()) {
         (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
         (outcome, _) => outcome.map(|()| optimum),
+    }
+}
+
+/// The structure of the prior at the optimum: the one to tune, or the one that is held.
+fn prior_structure(laplace: &Laplace, options: &EvidenceOptions) -> PriorStructure {
+    match options.prior {
+        Free::Tuned => options.prior_structure,
+        Free::Held => laplace.prior().structure(),
     }
 }
 
@@ -106,11 +107,13 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     }
     let held_alpha: Vec<f64> = laplace.prior().values().iter().map(|value| value.ln()).collect();
     let held_sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
-    let layers = match options.prior {
-        Free::Tuned => options.prior_structure == PriorStructure::PerLayer,
-        Free::Held => held_alpha.len() > 1,
-    };
-    let simple = !layers && held_sigma.len() <= 1;
+    let structure = prior_structure(laplace, options);
+    let n_alpha = structure.shares(laplace.prior().groups()).len();
+    if structure == PriorStructure::PerWeight {
+        let advice = "tune one prior precision per layer, which needs far less";
+        memory::check("tuning one prior precision per weight", 2.0 * (n_alpha as f64).powi(2), advice)?;
+    }
+    let simple = structure == PriorStructure::Scalar && held_sigma.len() <= 1;
     let curvature = laplace.curvature()?;
     // One α and one σ: everything from the spectrum. The search with more hyperparameters starts from this optimum.
     let mut start = (held_alpha.clone(), held_sigma.clone());
@@ -121,7 +124,8 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     if can_start {
         let log_det = curvature.log_det(LogDetForm::Shared)?;
         let one_sigma: Vec<f64> = held_sigma.first().copied().into_iter().collect();
-        let problem = Problem::new(laplace, log_det, vec![held_alpha[0]], one_sigma, options);
+        let alpha = vec![held_alpha[0]];
+        let problem = Problem::new(laplace, log_det, (PriorStructure::Scalar, alpha), one_sigma, options);
         let (minimum, count) = problem.solve(None, options)?;
         evaluations += count;
         let (alpha, sigma) = problem.unpack(&minimum.point);
@@ -130,7 +134,6 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
         }
         start = (alpha, sigma);
     }
-    let n_alpha = if layers { laplace.model().groups().len() } else { 1 };
     // The values in the number to be tuned: unchanged, or all replaced by their (geometric) mean.
     let spread = |values: &[f64], count: usize| match values.len() {
         found if found == count => values.to_vec(),
@@ -138,8 +141,8 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     };
     let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { held_alpha };
     let sigma = if options.sigma == Free::Tuned { spread(&start.1, held_sigma.len()) } else { held_sigma };
-    let log_det = curvature.log_det(LogDetForm::General { per_group: layers })?;
-    let problem = Problem::new(laplace, log_det, alpha.clone(), sigma.clone(), options);
+    let log_det = curvature.log_det(LogDetForm::General { prior: structure })?;
+    let problem = Problem::new(laplace, log_det, (structure, alpha.clone()), sigma.clone(), options);
     let (minimum, count) = problem.solve(Some(problem.pack(&alpha, &sigma)), options)?;
     Ok(problem.report(minimum, evaluations + count))
 }
@@ -153,7 +156,7 @@ struct Problem<'a> {
     sigma: Vec<f64>,
     tune_alpha: bool,
     tune_sigma: bool,
-    /// ‖θ̂‖² of the parameters under each α.
+    /// ‖θ̂ − μ‖² of the parameters under each α.
     scatter: Vec<f64>,
     /// The bounds of the hyperparameters, and their logarithms.
     limits: (f64, f64),
@@ -164,18 +167,19 @@ impl<'a> Problem<'a> {
     fn new(
         laplace: &'a Laplace,
         log_det: Box<dyn LogDet>,
-        alpha: Vec<f64>,
+        (structure, alpha): (PriorStructure, Vec<f64>),
         sigma: Vec<f64>,
         options: &EvidenceOptions,
     ) -> Self {
-        let theta = laplace.parameters();
-        let scatter = if alpha.len() == 1 {
-            vec![dot(theta, theta)]
-        } else {
-            let mut scatter = Vec::new();
-            laplace.prior().for_each_group(|range, _| scatter.push(dot(&theta[range.clone()], &theta[range])));
-            scatter
-        };
+        let deviations = laplace.prior_mean().deviations(laplace.parameters());
+        let mut rest = &deviations[..];
+        let shares = structure.shares(laplace.prior().groups()).into_iter();
+        let squares = shares.map(|size| {
+            let (part, after) = rest.split_at(size);
+            rest = after;
+            dot(part, part)
+        });
+        let scatter = squares.collect();
         let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
         let tune_alpha = options.prior == Free::Tuned;
         let (limits, bounds) = (options.bounds, (options.bounds.0.ln(), options.bounds.1.ln()));
@@ -203,16 +207,16 @@ impl<'a> Problem<'a> {
     /// The negative log evidence and its gradient.
     fn evaluate(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
         let (alpha, sigma) = self.unpack(point);
-        let Some(ratio) = self.log_det.evaluate(&alpha, &sigma) else {
+        let Some(ratio) = self.log_det.evaluate(&alpha, &self.laplace.problem().log_scales(&sigma)) else {
             gradient.fill(0.0);
             return f64::INFINITY;
         };
         let precision: Vec<f64> = alpha.iter().map(|value| value.exp()).collect();
         let noise: Vec<f64> =
             if sigma.is_empty() { vec![1.0] } else { sigma.iter().map(|value| value.exp()).collect() };
-        let n_data = self.laplace.n_data();
+        let (n_data, temperature) = (self.laplace.n_data(), self.laplace.temperature());
         let value = 0.5 * (ratio.value + dot(&precision, &self.scatter))
-            - self.laplace.goodness().log_likelihood(n_data, &noise);
+            - self.laplace.goodness().log_likelihood(n_data, &noise) / temperature;
         let mut free = gradient.iter_mut();
         if self.tune_alpha {
             for (l, slot) in free.by_ref().take(alpha.len()).enumerate() {
@@ -227,7 +231,7 @@ impl<'a> Problem<'a> {
                 } else {
                     (n_data, errors[p])
                 };
-                *slot = count as f64 - error / noise[p].powi(2) + 0.5 * ratio.by_log_sigma[p];
+                *slot = (count as f64 - error / noise[p].powi(2)) / temperature + 0.5 * ratio.by_log_sigma[p];
             }
         }
         value
@@ -295,7 +299,7 @@ impl<'a> Problem<'a> {
         });
         EvidenceOptimum {
             hyperparameters: Hyperparameters { prior_precision, sigma },
-            log_marginal_likelihood: -minimum.value + self.laplace.log_density_shift(),
+            log_marginal_likelihood: -minimum.value + self.laplace.log_density_shift() / self.laplace.temperature(),
             converged: minimum.status.is_minimum(),
             at_bound: at_bound.collect(),
             iterations: minimum.iterations,

@@ -109,10 +109,7 @@ impl Curvature for DiagonalSums {
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
         match form {
             LogDetForm::Shared => Ok(Box::new(Spectrum::new(self.total(&[1.0])))),
-            LogDetForm::General { per_group } => {
-                let groups = if per_group { self.groups.clone() } else { vec![self.groups.iter().sum()] };
-                Ok(Box::new(Self { sums: self.sums.clone(), groups, shapes: self.shapes.clone() }))
-            }
+            LogDetForm::General { prior } => Ok(Box::new(Self { groups: prior.shares(&self.groups), ..self.clone() })),
         }
     }
 

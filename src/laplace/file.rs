@@ -10,7 +10,7 @@ use ndarray::Array2;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::fit::{Fit, Laplace, PriorValues};
+use super::fit::{Fit, Laplace, PriorValues, checked_temperature};
 use super::problem::Problem;
 use super::structure::{SavedTensor, SavedTensors, Structure};
 use crate::data::{Dataset, Schema};
@@ -19,12 +19,18 @@ use crate::likelihood::Family;
 use crate::map::Model;
 use crate::memory;
 use crate::network::Network;
+use crate::prior::{Prior, PriorMean, PriorPrecision, PriorStructure};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
 /// The `format` entry of the metadata.
 const FORMAT: &str = "riemannian-laplace posterior";
 /// The version written and read.
 const VERSION: u32 = 2;
+
+/// The tensor of prior precisions, where each weight has its own.
+const PRECISION: &str = "prior.precision";
+/// The tensor of the prior mean, where it is not zero: one number, or one per weight.
+const MEAN: &str = "prior.mean";
 
 /// What a saved posterior holds besides the weights, the hyperparameters and the factored precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,7 +82,7 @@ impl Laplace {
             ("version", VERSION.to_string()),
             ("model", record),
             ("likelihood", json("likelihood", serde_json::to_string(self.family()))?),
-            ("prior", json("prior", serde_json::to_string(self.prior().values()))?),
+            ("prior", json("prior", serde_json::to_string(stored_values(self.prior())))?),
             ("structure", self.precision().structure().solver().to_string()),
             ("n_data", self.n_data().to_string()),
             ("fit", json("fit", serde_json::to_string(&fit))?),
@@ -85,11 +91,22 @@ impl Laplace {
         .map(|(key, value)| (key.to_string(), value))
         .into();
         metadata.extend(attachment.metadata);
+        // What is as usual is left out, so that files of earlier releases and of this one agree.
+        if self.temperature() != 1.0 {
+            metadata.insert("temperature".to_string(), self.temperature().to_string());
+        }
         let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
         saved.extend(attachment.tensors);
         let (inputs, targets);
         let theta = self.parameters();
         let mut entries = vec![("theta", vec![theta.len()], Values::Real(theta))];
+        if self.prior().structure() == PriorStructure::PerWeight {
+            entries.push((PRECISION, vec![theta.len()], Values::Real(self.prior().values())));
+        }
+        if !self.prior_mean().is_zero() {
+            let mean = self.prior_mean().values();
+            entries.push((MEAN, vec![mean.len()], Values::Real(mean)));
+        }
         match (contents, self.data()) {
             (Contents::TrainingData, Some(data)) => {
                 inputs = data.inputs().iter().copied().collect::<Vec<f64>>();
@@ -122,7 +139,6 @@ impl Laplace {
             return Err(metadata_error(path, "fingerprint", problem));
         }
         let family: Family = from_json(path, &file, "likelihood")?;
-        let values: Vec<f64> = from_json(path, &file, "prior")?;
         let fit: FitRecord = from_json(path, &file, "fit")?;
         let schema: Schema = from_json(path, &file, "schema")?;
         let record = file.required(path, "model")?.to_string();
@@ -131,8 +147,8 @@ impl Laplace {
             .map_err(|error| metadata_error(path, "model", format!("cannot be used: {error}")))?;
         let model: Arc<dyn Model> = Arc::new(network);
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
-        let prior = PriorValues::from(values).over(&model.group_sizes());
-        let prior = prior.map_err(|error| metadata_error(path, "prior", format!("cannot be used: {error}")))?;
+        let prior = stored_prior(path, &mut file, &*model)?;
+        let temperature = stored_temperature(path, &file)?;
         let structure = file.required(path, "structure")?;
         let structure = Structure::of_solver(structure)
             .ok_or_else(|| metadata_error(path, "structure", format!("is `{structure}`, which is not known")))?;
@@ -163,16 +179,16 @@ impl Laplace {
             check_size("number of input names", model.n_inputs(), schema.inputs().len())?;
             None
         };
-        let inputs = data.as_ref().map(|data| Arc::new(data.inputs().clone()));
-        let problem = Problem { model, family, n_data, inputs };
+        let without_data = data.is_none();
+        let problem = Problem { model, family, temperature, n_data, data };
         let needed = structure.loaded_numbers(&problem);
         let advice = format!("a limit of {} would fit it", gigabytes(needed * 8e-9));
         memory::check(&format!("the {structure} posterior in {}", path.display()), needed, advice)?;
         let mut sums = Part { path, prefix: "sums.", file: &mut file };
-        let curvature = if data.is_none() { Some(structure.load_sums(&problem, &mut sums)?) } else { None };
+        let curvature = if without_data { Some(structure.load_sums(&problem, &mut sums)?) } else { None };
         let mut factor = Part { path, prefix: "factor.", file: &mut file };
-        let precision = structure.load(&problem, &prior, &mut factor)?;
-        Ok(Laplace::from_parts(problem, (data, schema), prior, fit, curvature, precision))
+        let precision = structure.load(&problem, prior.precision(), &mut factor)?;
+        Ok(Laplace::from_parts(problem, schema, prior, fit, curvature, precision))
     }
 
     /// Reads a posterior and checks that it was fitted to this model.
@@ -184,6 +200,36 @@ impl Laplace {
         }
         Err(Error::OtherModel { expected: posterior.model().description(), found: model.description() })
     }
+}
+
+/// The prior precisions that are written to the metadata: not those of single weights, which are a tensor.
+fn stored_values(prior: &PriorPrecision) -> &[f64] {
+    match prior.structure() {
+        PriorStructure::Scalar | PriorStructure::PerLayer => prior.values(),
+        PriorStructure::PerWeight => &[],
+    }
+}
+
+fn stored_prior(path: &Path, file: &mut TensorFile, model: &dyn Model) -> Result<Prior> {
+    let unusable = |error| metadata_error(path, "prior", format!("cannot be used: {error}"));
+    let values: Vec<f64> = from_json(path, file, "prior")?;
+    let values = match file.tensors.contains_key(PRECISION) {
+        true => PriorValues::PerWeight(file.take(path, PRECISION)?.values),
+        false => PriorValues::from(values),
+    };
+    let prior = Prior::gaussian(values.over(&model.group_sizes()).map_err(unusable)?);
+    if !file.tensors.contains_key(MEAN) {
+        return Ok(prior);
+    }
+    let mean = file.take(path, MEAN)?.values;
+    let mean = if let [mean] = mean[..] { PriorMean::Shared(mean) } else { PriorMean::from(mean) };
+    prior.around(mean).map_err(unusable)
+}
+
+fn stored_temperature(path: &Path, file: &TensorFile) -> Result<f64> {
+    let Some(text) = file.metadata.get("temperature") else { return Ok(1.0) };
+    let temperature = text.parse().ok().and_then(|value| checked_temperature(value).ok());
+    temperature.ok_or_else(|| metadata_error(path, "temperature", format!("is `{text}`, not a positive number")))
 }
 
 fn prefixed(prefix: &str, tensors: Vec<SavedTensor>) -> Vec<SavedTensor> {

@@ -11,19 +11,21 @@ use crate::error::{Error, Result, check_size, gigabytes};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::memory;
-use crate::prior::{Prior, PriorPrecision};
+use crate::prior::{Prior, PriorMean, PriorPrecision, PriorStructure};
 use crate::target::Target;
 
 /// Numbers in the rows of one batch of data points.
 const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
 
-/// Prior precisions: one for all parameters, or one per group of them (a network's layers).
+/// Prior precisions: one for all parameters, one per group of them (a network's layers), or one per parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PriorValues {
     /// The same for every parameter.
     Shared(f64),
     /// One per group.
     PerGroup(Vec<f64>),
+    /// One per parameter, in the order of θ̂.
+    PerWeight(Vec<f64>),
 }
 
 impl Default for PriorValues {
@@ -50,22 +52,48 @@ impl From<Vec<f64>> for PriorValues {
 }
 
 impl PriorValues {
+    /// The values of a prior of this structure.
+    pub(crate) fn with_structure(structure: PriorStructure, values: Vec<f64>) -> Self {
+        match (structure, &values[..]) {
+            (PriorStructure::Scalar, [value]) => PriorValues::Shared(*value),
+            (PriorStructure::Scalar | PriorStructure::PerLayer, _) => PriorValues::PerGroup(values),
+            (PriorStructure::PerWeight, _) => PriorValues::PerWeight(values),
+        }
+    }
+
     /// A over groups of these sizes.
     pub fn over(&self, groups: &[usize]) -> Result<PriorPrecision> {
         match self {
             PriorValues::Shared(value) => PriorPrecision::scalar(*value, groups),
             PriorValues::PerGroup(values) => PriorPrecision::per_group(values.clone(), groups),
+            PriorValues::PerWeight(values) => PriorPrecision::per_weight(values.clone(), groups),
         }
     }
 }
 
 /// Settings of [`Laplace::fit`].
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FitOptions {
     /// The prior precision (default: 1 for every parameter).
     pub prior_precision: PriorValues,
+    /// The prior mean μ (default: 0 for every parameter).
+    pub prior_mean: PriorMean,
+    /// T > 0: the posterior is proportional to prior · likelihood^(1/T) (default: 1). Below 1 the data count for more,
+    /// above 1 for less.
+    pub temperature: f64,
     /// The structure of the posterior precision (default: exact).
     pub structure: Structure,
+}
+
+impl Default for FitOptions {
+    fn default() -> Self {
+        Self {
+            prior_precision: PriorValues::default(),
+            prior_mean: PriorMean::default(),
+            temperature: 1.0,
+            structure: Structure::default(),
+        }
+    }
 }
 
 /// What the log likelihood at θ̂ depends on.
@@ -95,9 +123,8 @@ pub(crate) enum Fit {
 #[derive(Debug, Clone)]
 pub struct Laplace {
     problem: Problem,
-    data: Option<Arc<Dataset>>,
     schema: Schema,
-    prior: PriorPrecision,
+    prior: Prior,
     fit: Fit,
     structure: Structure,
     /// The sums over the data: from the fit or the file, or recomputed from the data when first needed.
@@ -110,8 +137,7 @@ impl Laplace {
     pub fn fit(model: impl Model + 'static, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
         let data = Arc::new(data);
         let mut laplace = Self::fit_batches(Arc::new(model), &*data, family, options)?;
-        laplace.problem.inputs = Some(Arc::new(data.inputs().clone()));
-        laplace.data = Some(data);
+        laplace.problem.data = Some(data);
         Ok(laplace)
     }
 
@@ -123,30 +149,32 @@ impl Laplace {
         options: &FitOptions,
     ) -> Result<Self> {
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
-        let prior = options.prior_precision.over(&model.group_sizes())?;
-        let problem = Problem { model, family, n_data: data.n_rows(), inputs: None };
+        let prior = Prior::gaussian(options.prior_precision.over(&model.group_sizes())?);
+        let prior = prior.around(options.prior_mean.clone())?;
+        let temperature = checked_temperature(options.temperature)?;
+        let problem = Problem { model, family, temperature, n_data: data.n_rows(), data: None };
         let structure = choose(&problem, options.structure)?;
         let (curvature, fit) = accumulate(&problem, structure, data)?;
         let (schema, n_targets) = (data.schema(), problem.family.likelihood().n_targets(problem.model.n_outputs()));
         check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
         check_size("number of target names", n_targets, schema.targets().len())?;
-        let precision = curvature.factor(&prior, &problem.sigmas())?;
+        let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Self { problem, data: None, schema: schema.clone(), prior, fit, structure, curvature, precision })
+        Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
     }
 
     /// Assembles the contents of a file.
     pub(super) fn from_parts(
         problem: Problem,
-        (data, schema): (Option<Arc<Dataset>>, Schema),
-        prior: PriorPrecision,
+        schema: Schema,
+        prior: Prior,
         fit: Fit,
         curvature: Option<Box<dyn Curvature>>,
         precision: Arc<dyn Precision>,
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        Self { problem, data, schema, prior, fit, structure, curvature, precision }
+        Self { problem, schema, prior, fit, structure, curvature, precision }
     }
 
     /// The sums over the data.
@@ -154,7 +182,7 @@ impl Laplace {
         if let Some(curvature) = self.curvature.get() {
             return Ok(curvature.clone());
         }
-        let data = self.data.as_deref().ok_or(Error::NoTrainingData { what: "other hyperparameters" })?;
+        let data = self.data().ok_or(Error::NoTrainingData { what: "other hyperparameters" })?;
         let (curvature, _) = accumulate(&self.problem, self.structure, data)?;
         Ok(self.curvature.get_or_init(|| Arc::from(curvature)).clone())
     }
@@ -171,11 +199,12 @@ impl Laplace {
         let problem = Problem { family, ..self.problem.clone() };
         let mut curvature = self.curvature()?;
         if curvature.n_levels() < problem.sigmas().len() {
-            let data = self.data.as_deref().ok_or(Error::NoTrainingData { what: "one sigma per output" })?;
+            let data = self.data().ok_or(Error::NoTrainingData { what: "one sigma per output" })?;
             curvature = Arc::from(accumulate(&problem, self.structure, data)?.0);
         }
-        self.precision = curvature.factor(&prior, &problem.sigmas())?;
-        (self.prior, self.problem, self.curvature) = (prior, problem, OnceLock::from(curvature));
+        self.precision = curvature.factor(&prior, &problem.scales())?;
+        self.prior = self.prior.with_precision(prior);
+        (self.problem, self.curvature) = (problem, OnceLock::from(curvature));
         Ok(())
     }
 
@@ -191,7 +220,12 @@ impl Laplace {
 
     /// The training data, when the posterior holds them.
     pub fn data(&self) -> Option<&Dataset> {
-        self.data.as_deref()
+        self.problem.data.as_deref()
+    }
+
+    /// What is fitted.
+    pub(crate) fn problem(&self) -> &Problem {
+        &self.problem
     }
 
     /// The names, classes and scaling of the data's columns.
@@ -211,7 +245,17 @@ impl Laplace {
 
     /// The prior precision A.
     pub fn prior(&self) -> &PriorPrecision {
-        &self.prior
+        self.prior.precision()
+    }
+
+    /// The prior mean μ.
+    pub fn prior_mean(&self) -> &PriorMean {
+        self.prior.mean()
+    }
+
+    /// T: the posterior is proportional to prior · likelihood^(1/T).
+    pub fn temperature(&self) -> f64 {
+        self.problem.temperature
     }
 
     /// The factored precision G.
@@ -249,11 +293,12 @@ impl Laplace {
         self.precision.log_det_ratio()
     }
 
-    /// The Laplace estimate of the log evidence, as laplace-torch defines it: log p(D | θ̂) − ½(log det G − log det A +
-    /// θ̂ᵀAθ̂).
+    /// The Laplace estimate of the log evidence: T⁻¹ log p(D | θ̂) − ½(log det G − log det A + (θ̂−μ)ᵀA(θ̂−μ)). At T = 1
+    /// and μ = 0 it is the one of laplace-torch; for other T it estimates log ∫ p(D | θ)^(1/T) π(θ) dθ, the normaliser of
+    /// the tempered posterior.
     pub fn log_marginal_likelihood(&self) -> f64 {
-        let scatter = self.prior.quadratic(self.parameters());
-        self.log_likelihood() - 0.5 * (self.log_det_ratio() + scatter)
+        let scatter = self.prior.scatter(self.parameters());
+        self.log_likelihood() / self.temperature() - 0.5 * (self.log_det_ratio() + scatter)
     }
 
     /// The number of directions in weight space that the data determine: D − tr(AG⁻¹).
@@ -264,9 +309,10 @@ impl Laplace {
     /// The posterior density that is being approximated, as a target for metrics, samplers and optimisers; `what` names
     /// the use, for the error where there are no training data.
     pub fn target(&self, what: &'static str) -> Result<Target> {
-        let data = self.data.as_deref().ok_or(Error::NoTrainingData { what })?;
+        let data = self.data().ok_or(Error::NoTrainingData { what })?;
         let map = self.problem.model.bind(data.inputs().view())?;
-        Target::new(map, self.family().shared(), data.targets().view(), Prior::gaussian(self.prior.clone()))
+        let target = Target::new(map, self.family().shared(), data.targets().view(), self.prior.clone())?;
+        Ok(target.tempered(self.temperature()))
     }
 
     /// The model's raw outputs at θ̂, one row per input (both in the units of the model).
@@ -282,6 +328,11 @@ impl Laplace {
             None => Ok(all),
         }
     }
+}
+
+/// T, where it is one.
+pub(super) fn checked_temperature(temperature: f64) -> Result<f64> {
+    if temperature > 0.0 && temperature.is_finite() { Ok(temperature) } else { Err(Error::Temperature(temperature)) }
 }
 
 /// The number of data points whose rows and evaluator stay within a batch's numbers.

@@ -230,19 +230,15 @@ fn groups_of_blocks(shapes: &[BlockShape], groups: &[usize]) -> Result<Vec<Vec<u
 
 /// α of each part of a block: of its weights and its bias, or of each parameter of a dense block.
 pub(super) fn precisions_of_blocks(shapes: &[BlockShape], prior: &PriorPrecision) -> Result<Vec<Vec<f64>>> {
-    let mut values = Vec::with_capacity(prior.groups().len());
-    prior.for_each_group(|_, alpha| values.push(alpha));
-    // Groups with the same precision are one.
+    // Neighbours with the same precision are one group.
     let (mut merged, mut alphas): (Vec<usize>, Vec<f64>) = (Vec::new(), Vec::new());
-    for (size, alpha) in prior.groups().iter().zip(&values) {
-        match (merged.last_mut(), alphas.last()) {
-            (Some(last), Some(previous)) if previous == alpha => *last += size,
-            _ => {
-                merged.push(*size);
-                alphas.push(*alpha);
-            }
+    prior.for_each_group(|range, alpha| match (merged.last_mut(), alphas.last()) {
+        (Some(last), Some(previous)) if *previous == alpha => *last += range.len(),
+        _ => {
+            merged.push(range.len());
+            alphas.push(alpha);
         }
-    }
+    });
     let groups = groups_of_blocks(shapes, &merged)?;
     Ok(groups.into_iter().map(|block| block.into_iter().map(|group| alphas[group]).collect()).collect())
 }
@@ -303,8 +299,8 @@ impl Curvature for KroneckerSums {
                 }
                 Ok(Box::new(Spectrum::new(spectrum)))
             }
-            LogDetForm::General { per_group } => {
-                let groups = if per_group { self.groups.clone() } else { vec![self.groups.iter().sum()] };
+            LogDetForm::General { prior } => {
+                let groups = prior.shares(&self.groups);
                 let places = groups_of_blocks(&self.shapes, &groups)?;
                 self.curvatures(&[1.0])?;
                 Ok(Box::new(KroneckerLogDet { sums: Self { groups, ..self.clone() }, places }))

@@ -1,11 +1,12 @@
-//! What is fitted: a model, a likelihood and the number of data points; and a batch of the data as whitened rows J̃ at
-//! θ̂.
+//! What is fitted: a model, a likelihood, its temperature and the number of data points; and a batch of the data as rows
+//! J̃ at θ̂, whose sum of squares J̃ᵀJ̃ is the curvature at unit scale.
 
 use std::sync::Arc;
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::ArrayView2;
 
 use super::Structure;
+use crate::data::Dataset;
 use crate::error::{Error, Result};
 use crate::likelihood::{Family, Gaussian, PointEvaluator};
 use crate::map::{Map, Model, Rows, frozen_rows};
@@ -17,10 +18,12 @@ pub struct Problem {
     pub model: Arc<dyn Model>,
     /// The likelihood.
     pub family: Family,
+    /// T: the posterior is proportional to prior · likelihood^(1/T).
+    pub temperature: f64,
     /// N.
     pub n_data: usize,
-    /// The training inputs, where available: function space is built from them.
-    pub inputs: Option<Arc<Array2<f64>>>,
+    /// The training data, where available: function space and the metrics are built from them.
+    pub data: Option<Arc<Dataset>>,
 }
 
 impl Problem {
@@ -29,7 +32,7 @@ impl Problem {
         if self.model.n_params() <= self.n_rows() { Structure::WeightSpace } else { Structure::FunctionSpace }
     }
 
-    /// M = N·P.
+    /// M, the number of rows of all data: N·P.
     pub fn n_rows(&self) -> usize {
         self.n_data * self.model.n_outputs()
     }
@@ -39,52 +42,81 @@ impl Problem {
         sigmas(&self.family)
     }
 
-    /// The rows J̃ at θ̂, whitened at σ = 1; with `output`, those of one output alone.
+    /// The scale s = σ√T of each level, with which the curvature C at unit scale counts as C/s².
+    pub fn scales(&self) -> Vec<f64> {
+        self.sigmas().into_iter().map(|sigma| sigma * self.temperature.sqrt()).collect()
+    }
+
+    /// log s of each level from log σ, which is empty for families without noise.
+    pub(crate) fn log_scales(&self, log_sigma: &[f64]) -> Vec<f64> {
+        let shift = 0.5 * self.temperature.ln();
+        match log_sigma {
+            [] if shift != 0.0 => vec![shift],
+            levels => levels.iter().map(|level| level + shift).collect(),
+        }
+    }
+
+    /// The rows J̃ at θ̂ at unit scale; with `output`, those of one output alone.
     pub fn unit_rows(&self, map: &Arc<dyn Map>, output: Option<usize>) -> Result<Box<dyn Rows>> {
-        let unit = match &self.family {
-            Family::Gaussian(_) => Family::Gaussian(Gaussian::unit()),
-            other => other.clone(),
-        };
         let Some(output) = output else {
-            return whitened_rows(map, self.model.parameters(), &unit);
+            return self.rows(map, &[1.0]);
         };
         let (n, p) = (map.n_points(), map.n_outputs());
         let mut seeds = vec![0.0; n * p];
         seeds[output * n..(output + 1) * n].fill(1.0);
         frozen_rows(map, self.model.parameters(), 1, |_| Ok(seeds))
     }
+
+    /// The rows J̃ = RᵀJ at θ̂, whitened by the family's Fisher information, over their scale: one for all rows, or one
+    /// per output.
+    pub(super) fn rows(&self, map: &Arc<dyn Map>, scales: &[f64]) -> Result<Box<dyn Rows>> {
+        let (n, p) = (map.n_points(), map.n_outputs());
+        frozen_rows(map, self.model.parameters(), p, |outputs| {
+            let seeds = self.seeds(map, outputs, scales);
+            match seeds.iter().position(|value| !value.is_finite()) {
+                Some(index) => {
+                    let what = "the output Fisher information";
+                    Err(Error::NotFinite { what, row: index % n, column: index / n / p })
+                }
+                None => Ok(seeds),
+            }
+        })
+    }
+
+    /// The same without looking at the numbers: for rows that were made, and checked, before.
+    pub(super) fn rows_again(&self, map: &Arc<dyn Map>, scales: &[f64]) -> Box<dyn Rows> {
+        let mut outputs = vec![0.0; map.n_points() * map.n_outputs()];
+        let mut evaluator = map.clone().evaluate(map.n_outputs());
+        evaluator.outputs(self.model.parameters(), &mut outputs);
+        evaluator.pull_back(self.model.parameters(), &self.seeds(map, &outputs, scales));
+        evaluator
+    }
+
+    /// The seeds R at unit σ over their scale.
+    fn seeds(&self, map: &Arc<dyn Map>, outputs: &[f64], scales: &[f64]) -> Vec<f64> {
+        let (n, p) = (map.n_points(), map.n_outputs());
+        let mut seeds = vec![0.0; n * p * p];
+        PointEvaluator::new(n, p).whitening(self.unit_family().likelihood(), outputs, &mut seeds);
+        // Entry (n, p, k) is at (p·P + k)·N + n.
+        for (index, column) in seeds.chunks_exact_mut(n.max(1)).enumerate() {
+            let factor = 1.0 / scales[if scales.len() == 1 { 0 } else { index % p }];
+            column.iter_mut().for_each(|value| *value *= factor);
+        }
+        seeds
+    }
+
+    /// The family at σ = 1.
+    fn unit_family(&self) -> Family {
+        match &self.family {
+            Family::Gaussian(_) => Family::Gaussian(Gaussian::unit()),
+            other => other.clone(),
+        }
+    }
 }
 
 /// One σ for all outputs, one per output, or 1 for families without noise.
 pub(crate) fn sigmas(family: &Family) -> Vec<f64> {
     family.sigma().map_or_else(|| vec![1.0], <[f64]>::to_vec)
-}
-
-/// The rows J̃ = RᵀJ at θ, whitened by the family's Fisher information.
-pub(crate) fn whitened_rows(map: &Arc<dyn Map>, theta: &[f64], family: &Family) -> Result<Box<dyn Rows>> {
-    let (n, p) = (map.n_points(), map.n_outputs());
-    frozen_rows(map, theta, p, |outputs| {
-        let mut seeds = vec![0.0; n * p * p];
-        PointEvaluator::new(n, p).whitening(family.likelihood(), outputs, &mut seeds);
-        match seeds.iter().position(|value| !value.is_finite()) {
-            Some(index) => {
-                let what = "the output Fisher information";
-                Err(Error::NotFinite { what, row: index % n, column: index / n / p })
-            }
-            None => Ok(seeds),
-        }
-    })
-}
-
-/// The same without looking at the numbers: for rows that were made, and checked, before.
-pub(super) fn whitened_rows_again(map: &Arc<dyn Map>, theta: &[f64], family: &Family) -> Box<dyn Rows> {
-    let (n, p) = (map.n_points(), map.n_outputs());
-    let (mut outputs, mut seeds) = (vec![0.0; n * p], vec![0.0; n * p * p]);
-    let mut evaluator = map.clone().evaluate(p);
-    evaluator.outputs(theta, &mut outputs);
-    PointEvaluator::new(n, p).whitening(family.likelihood(), &outputs, &mut seeds);
-    evaluator.pull_back(theta, &seeds);
-    evaluator
 }
 
 /// A batch of data points at θ̂, from which a structure takes what it needs.
@@ -110,8 +142,8 @@ impl<'a> BatchRows<'a> {
         self.inputs
     }
 
-    /// The rows J̃ at θ̂, whitened at σ = 1, for each noise level: all outputs together when there is one level, each
-    /// output alone when there are several.
+    /// The rows J̃ at θ̂ at unit scale for each noise level: all outputs together when there is one level, each output
+    /// alone when there are several.
     pub fn rows_of_levels(&self, levels: usize) -> impl Iterator<Item = Result<Box<dyn Rows>>> + '_ {
         (0..levels).map(move |level| self.problem.unit_rows(&self.map, (levels > 1).then_some(level)))
     }

@@ -45,7 +45,7 @@ pub enum Ridge {
 impl Ridge {
     /// The exact solver with fewer multiply-adds.
     pub fn cheaper(map: &dyn Map, prior: &PriorPrecision) -> Self {
-        let function = prior.is_proper() && function_space::work(map) < weight_space::work(map);
+        let function = prior.is_proper() && function_space::work(map, prior) < weight_space::work(map);
         if function { Ridge::FunctionSpace } else { Ridge::WeightSpace }
     }
 

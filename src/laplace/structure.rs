@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use super::problem::{BatchRows, Problem};
 use crate::error::{Error, Result};
 use crate::map::Rows;
-use crate::prior::PriorPrecision;
+use crate::prior::{PriorPrecision, PriorStructure};
 
-/// The curvature Σₙ JₙᵀHₙJₙ at θ̂ and σ = 1 in some form, accumulated over the data without any hyperparameters: the
+/// The curvature Σₙ JₙᵀHₙJₙ at θ̂ and unit scale (σ = T = 1) in some form, accumulated over the data without any hyperparameters: the
 /// part that tuning reuses.
 pub trait Curvature: Send + Sync + std::fmt::Debug {
     /// Adds a batch of data points.
@@ -23,8 +23,8 @@ pub trait Curvature: Send + Sync + std::fmt::Debug {
     fn n_levels(&self) -> usize;
     /// The number of f64 values per data point that a batch takes in addition to the model's own.
     fn numbers_per_point(&self) -> f64;
-    /// The precision G = A + curvature/σ² under a prior, with one σ or one per output.
-    fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>>;
+    /// The precision G = A + curvature/s² under a prior, with one scale s = σ√T or one per output.
+    fn factor(&self, prior: &PriorPrecision, scales: &[f64]) -> Result<Arc<dyn Precision>>;
     /// log det G − log det A as a function of the hyperparameters.
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>>;
     /// The sums as tensors for a file, or `None` where they follow from the training data alone.
@@ -97,28 +97,28 @@ pub struct SavedTensor {
 pub enum LogDetForm {
     /// One α for all parameters and one σ for all outputs.
     Shared,
-    /// One α for all parameters, or one per group; one σ, or one per output.
+    /// As many α as the prior has; one σ, or one per output.
     General {
-        /// Whether each group has its own α.
-        per_group: bool,
+        /// One α for all parameters, one per group, or one per parameter.
+        prior: PriorStructure,
     },
 }
 
-/// log det G − log det A as a function of (log α, log σ).
+/// log det G − log det A as a function of (log α, log s), with the scale s = σ√T of the curvature.
 pub trait LogDet: Send + Sync {
     /// The value and its gradient; `None` where a factorisation fails (far out in the hyperparameters). There are as
-    /// many values log σ as noise levels, and none for families without noise.
+    /// many values log s as noise levels; where there is none, s = 1.
     fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio>;
 }
 
-/// log det G − log det A and its gradient with respect to each log α and each log σ.
+/// log det G − log det A and its gradient with respect to each log α and each log s.
 #[derive(Debug, Clone)]
 pub struct LogDetRatio {
     /// The value.
     pub value: f64,
     /// Its derivative with respect to each log α.
     pub by_log_alpha: Vec<f64>,
-    /// Its derivative with respect to each log σ.
+    /// Its derivative with respect to each log s, and so to each log σ.
     pub by_log_sigma: Vec<f64>,
 }
 

@@ -10,7 +10,7 @@ use crate::data::Dataset;
 use crate::error::Result;
 use crate::likelihood::Family;
 use crate::network::{Activation, Architecture, Network};
-use crate::prior::PriorPrecision;
+use crate::prior::{PriorPrecision, PriorStructure};
 use crate::random::{Purpose, stream};
 
 fn random(rows: usize, columns: usize, index: u64) -> Array2<f64> {
@@ -49,13 +49,11 @@ fn the_log_determinant_is_that_of_the_precision_and_has_its_gradient() -> Result
         for laplace in fitted(*structure)? {
             let (curvature, groups) = (laplace.curvature()?, laplace.model().group_sizes());
             let n_sigma = laplace.family().sigma().map_or(0, <[f64]>::len);
+            let general = |prior| LogDetForm::General { prior };
+            let (scalar, layers) = (general(PriorStructure::Scalar), general(PriorStructure::PerLayer));
             let forms: &[(LogDetForm, usize)] = match n_sigma {
-                2 => &[(LogDetForm::General { per_group: false }, 1), (LogDetForm::General { per_group: true }, 2)],
-                _ => &[
-                    (LogDetForm::Shared, 1),
-                    (LogDetForm::General { per_group: false }, 1),
-                    (LogDetForm::General { per_group: true }, 2),
-                ],
+                2 => &[(scalar, 1), (layers, 2)],
+                _ => &[(LogDetForm::Shared, 1), (scalar, 1), (layers, 2)],
             };
             for (form, n_alpha) in forms {
                 let (alpha, sigma) = (&[-0.4, 0.9][..*n_alpha], &[0.3, -0.5][..n_sigma]);

@@ -136,12 +136,11 @@ impl Curvature for WeightSums {
                 self.sums.iter().for_each(|sum| total += sum);
                 Ok(Box::new(Spectrum::new(eigenvalues(total.as_ref(), "the curvature")?)))
             }
-            LogDetForm::General { per_group } => {
+            LogDetForm::General { prior } => {
                 // The sums, the factor, its inverse and the inverse of the matrix.
                 let numbers = (self.sums.len() + 3) as f64 * (self.sums[0].nrows() as f64).powi(2);
                 memory::check("tuning in weight space", numbers, TUNING_ADVICE)?;
-                let groups = if per_group { self.groups.clone() } else { vec![self.groups.iter().sum()] };
-                Ok(Box::new(WeightSums { sums: self.sums.clone(), groups }))
+                Ok(Box::new(WeightSums { sums: self.sums.clone(), groups: prior.shares(&self.groups) }))
             }
         }
     }

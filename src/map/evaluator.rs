@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faer::{Mat, MatMut};
 
-use super::{Evaluate, Jet, Map, Rows, Scratch};
+use super::{Evaluate, Jet, Map, Rows, Scratch, weighted_gram};
 use crate::error::Result;
 
 /// One thread's buffers for a [`Map`], and the operations that need them.
@@ -82,9 +82,9 @@ impl PulledBack<'_> {
         self.rows.transpose_times(weights, product, self.scratch);
     }
 
-    /// The lower triangle of J̃ V J̃ᵀ.
+    /// The lower triangle of J̃ V J̃ᵀ, with one variance per group of parameters or one per parameter.
     pub fn gram(&mut self, variances: &[f64], gram: MatMut<'_, f64>) {
-        self.rows.gram(variances, gram, self.scratch);
+        weighted_gram(self.rows, variances, gram, self.scratch);
     }
 
     /// J̃ as a dense M × D matrix.

@@ -15,6 +15,7 @@ mod function;
 mod model;
 mod rows;
 mod taylor;
+mod weighted;
 
 pub use blocks::{
     Bases, BlockCovariance, BlockShape, BlockSums, KroneckerFactors, MatrixCovariance, add_dense_point_covariances,
@@ -27,6 +28,7 @@ pub use model::{Group, Model};
 pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
 pub(crate) use rows::{resize, single_row};
 pub use taylor::Taylor;
+pub use weighted::{weighted_cross_gram, weighted_gram};
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ pub use subsampled::{Batch, Subsampled};
 use std::sync::Arc;
 
 use crate::laplace::{Precision, SolverReport};
-use crate::likelihood::Gaussian;
+use crate::likelihood::{Gaussian, Likelihood, Scaled};
 use crate::map::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::target::Target;
@@ -76,10 +76,17 @@ pub fn monge(target: &Target) -> Pullback {
     Pullback::fitting(Arc::new(LogPosterior::new(target)), Arc::new(Gaussian::unit()), identity)
 }
 
-/// The empirical Fisher metric of a target: G = Σₙ sₙsₙᵀ + A with sₙ = ∇ log p(yₙ | fₙ(θ)).
+/// The empirical Fisher metric of a target: G = T⁻¹ Σₙ sₙsₙᵀ + A with sₙ = ∇ log p(yₙ | fₙ(θ)).
 pub fn empirical_fisher(target: &Target) -> Pullback {
-    let prior = target.prior().precision().clone();
-    Pullback::fitting(Arc::new(LogLikelihoods::new(target)), Arc::new(Gaussian::unit()), prior)
+    scores_of(target, 1.0)
+}
+
+/// A + (scale/T) Σₙ sₙsₙᵀ: the map's outputs are T⁻¹ log p, so that their squares count T times.
+fn scores_of(target: &Target, scale: f64) -> Pullback {
+    let (prior, scale) = (target.prior().precision().clone(), scale * target.temperature());
+    let unit: Arc<dyn Likelihood> = Arc::new(Gaussian::unit());
+    let likelihood = if scale == 1.0 { unit } else { Arc::new(Scaled::new(unit, scale)) };
+    Pullback::fitting(Arc::new(LogLikelihoods::new(target)), likelihood, prior)
 }
 
 /// The Monge metric of the Gaussian N(centre, P⁻¹), from which RLA-BLog takes its logarithms.

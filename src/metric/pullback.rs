@@ -14,7 +14,7 @@ use crate::laplace::{MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverRe
 use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::multiply_by_own_transpose;
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
-use crate::prior::PriorPrecision;
+use crate::prior::{PriorPrecision, PriorStructure};
 
 /// G(θ) = A + Σₙ JₙᵀH(fₙ)Jₙ for a map, a likelihood's Fisher information and a prior precision.
 #[derive(Debug, Clone)]
@@ -133,7 +133,12 @@ impl Metric for Pullback {
 
     fn evaluator_size(&self) -> f64 {
         let (n, p) = (self.map.n_points() as f64, self.map.n_outputs() as f64);
-        self.map.evaluator_size(self.map.n_outputs()) + n * p * (p + 4.0) + self.ridge.solver_size(&*self.map)
+        // With one variance per weight the function-space solver writes the rows out.
+        let dense = match (&self.ridge, self.prior.structure()) {
+            (Ridge::FunctionSpace, PriorStructure::PerWeight) => n * p * self.map.n_params() as f64,
+            _ => 0.0,
+        };
+        self.map.evaluator_size(self.map.n_outputs()) + n * p * (p + 4.0) + self.ridge.solver_size(&*self.map) + dense
     }
 
     fn solver_report(&self) -> Option<SolverReport> {

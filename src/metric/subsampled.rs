@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rand::Rng;
 
-use super::{LogLikelihoods, Pullback};
+use super::{Pullback, scores_of};
 use crate::error::{Error, Result};
-use crate::likelihood::{Gaussian, Scaled};
+use crate::likelihood::Scaled;
 use crate::target::Target;
 
 /// Some of N data points, in ascending order.
@@ -86,9 +86,8 @@ impl Subsampled {
         Pullback::fitting(self.target.map().clone(), scaled, self.target.prior().precision().clone())
     }
 
-    /// A + (N/|B|) Σ_{n∈B} sₙsₙᵀ with sₙ = ∇ log p(yₙ | fₙ(θ)).
+    /// A + (N/|B|T) Σ_{n∈B} sₙsₙᵀ with sₙ = ∇ log p(yₙ | fₙ(θ)).
     pub fn empirical_fisher(&self) -> Pullback {
-        let scaled = Arc::new(Scaled::new(Arc::new(Gaussian::unit()), self.scale));
-        Pullback::fitting(Arc::new(LogLikelihoods::new(&self.target)), scaled, self.target.prior().precision().clone())
+        scores_of(&self.target, self.scale)
     }
 }

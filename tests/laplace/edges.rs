@@ -71,7 +71,7 @@ fn saturated_networks_give_no_nan() -> Outcome {
     ] {
         let data = Dataset::new(inputs.clone(), targets.clone())?;
         for solver in SOLVERS {
-            let options = FitOptions { prior_precision: 1e-3.into(), structure: solver };
+            let options = FitOptions { prior_precision: 1e-3.into(), structure: solver, ..Default::default() };
             let mut laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
             let name = format!("{}, {solver:?}", family.likelihood().name());
             laplace.optimize(&EvidenceOptions::default())?;

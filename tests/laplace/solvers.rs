@@ -157,7 +157,7 @@ fn one_weight_has_a_closed_form_however_much_the_data_outweigh_the_prior() -> Ou
         let precision = alpha + squares / (sigma * sigma);
         let k = squares / (alpha * sigma * sigma);
         for solver in SOLVERS {
-            let options = FitOptions { prior_precision: alpha.into(), structure: solver };
+            let options = FitOptions { prior_precision: alpha.into(), structure: solver, ..Default::default() };
             let laplace = Laplace::fit(network.clone(), data.clone(), Family::gaussian(sigma)?, &options)?;
             // In function space the factor of S is good to k ε; what is computed from it to the square of that.
             let tolerance = 1e-13 + 100.0 * (k * f64::EPSILON).powi(2);

@@ -148,7 +148,7 @@ fn one_noise_level_becomes_several_only_where_the_data_are_at_hand() -> Outcome 
         assert_eq!(fit_bits(&loaded), fit_bits(&laplace), "{structure}");
         // As if it had been fitted with both levels.
         let family = Family::gaussian_per_output(&[0.2, 0.5])?;
-        let options = FitOptions { prior_precision: 0.8.into(), structure };
+        let options = FitOptions { prior_precision: 0.8.into(), structure, ..Default::default() };
         let direct = Laplace::fit(case.network.clone(), case.data.clone(), family, &options)?;
         assert_eq!(fit_bits(&direct), fit_bits(&laplace), "{structure}");
         if structure == Structure::FunctionSpace {

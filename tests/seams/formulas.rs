@@ -34,7 +34,7 @@ fn formula(network: &Network) -> Result<impl Model + use<>, Error> {
 
 /// The same posterior of the network and of the formula. A formula has one group of parameters, so the prior is shared.
 fn both(case: &Case, structure: Structure) -> Result<[Laplace; 2], Error> {
-    let options = FitOptions { prior_precision: 0.8.into(), structure };
+    let options = FitOptions { prior_precision: 0.8.into(), structure, ..Default::default() };
     let (data, family): (Dataset, Family) = (case.data.clone(), case.family.clone());
     let network = Laplace::fit(case.network.clone(), data.clone(), family.clone(), &options)?;
     Ok([network, Laplace::fit(formula(&case.network)?, data, family, &options)?])

@@ -6,6 +6,8 @@
 //! - C G⁻¹Cᵀ = r A⁻¹rᵀ + ssᵀ with sᵀ = S⁻¹J̃A⁻¹Cᵀ, r = C − sJ̃: a sum of squares, where the difference
 //!   CA⁻¹Cᵀ − (CA⁻¹J̃ᵀ)S⁻¹(J̃A⁻¹Cᵀ) would cancel.
 
+mod log_det;
+
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
@@ -13,21 +15,21 @@ use faer::{Accum, Mat, MatMut, MatRef};
 use ndarray::{Array2, Axis};
 use rand_chacha::ChaCha8Rng;
 
-use super::problem::{BatchRows, Problem, whitened_rows, whitened_rows_again};
+use self::log_det::{DenseRows, Grams};
+use super::problem::{BatchRows, Problem};
 use super::ridge::RidgeSolver;
 use super::structure::{
-    Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged,
-    same_kind, write_block,
+    Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged, same_kind,
+    write_block,
 };
 use crate::error::{Error, Result, Unsupported};
-use crate::likelihood::Family;
 use crate::linalg::{
-    Cholesky, FailedPivot, PackedFactor, dot, eigenvalues, inverse_lower, mirror_lower, pack_lower, packed_diagonal,
-    packed_length, parallelism, trace_of_product,
+    Cholesky, FailedPivot, PackedFactor, dot, eigenvalues, mirror_lower, pack_lower, packed_diagonal, packed_length,
+    parallelism,
 };
-use crate::map::{Map, PulledBack, Rows, Scratch};
+use crate::map::{Map, PulledBack, Rows, Scratch, weighted_cross_gram, weighted_gram};
 use crate::memory;
-use crate::prior::PriorPrecision;
+use crate::prior::{PriorPrecision, PriorStructure};
 use crate::random::fill_standard_normal;
 
 /// Numbers in the evaluator of one block of test points.
@@ -49,9 +51,13 @@ fn factor_with_identity(cholesky: &mut Cholesky) -> std::result::Result<(), Fail
 }
 
 /// Multiply-adds of the Gram matrix and its Cholesky factor.
-pub(super) fn work(map: &dyn Map) -> f64 {
+pub(super) fn work(map: &dyn Map, prior: &PriorPrecision) -> f64 {
     let rows = (map.n_points() * map.n_outputs()) as f64;
-    map.gram_work(map.n_outputs()) + rows * rows * rows / 6.0
+    let gram = match prior.structure() {
+        PriorStructure::Scalar | PriorStructure::PerLayer => map.gram_work(map.n_outputs()),
+        PriorStructure::PerWeight => 0.5 * rows * rows * map.n_params() as f64,
+    };
+    gram + rows * rows * rows / 6.0
 }
 
 /// The number of f64 values held at the peak.
@@ -74,7 +80,7 @@ pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
 }
 
 pub(super) fn load_sums(problem: &Problem, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
-    Ok(Box::new(TrainingInputs { problem: problem.clone(), inputs: training_inputs(problem)?.as_ref().clone() }))
+    Ok(Box::new(TrainingInputs { problem: problem.clone(), inputs: training_inputs(problem)?.clone() }))
 }
 
 pub(super) fn load(
@@ -87,12 +93,13 @@ pub(super) fn load(
     damaged(packed_diagonal(&packed, size))?;
     let map = problem.model.bind(inputs.view())?;
     let factor = PackedFactor::packed(packed, size);
-    let source = Source { map, theta: problem.model.parameters().into(), family: problem.family.clone() };
+    let source = Source { problem: problem.clone(), map, scales: problem.scales() };
     Ok(Arc::new(FunctionSpace { rows: OnceLock::new(), source, factor, prior: prior.clone() }))
 }
 
-fn training_inputs(problem: &Problem) -> Result<&Arc<Array2<f64>>> {
-    problem.inputs.as_ref().ok_or(Error::NoTrainingData { what: "the function-space solver" })
+fn training_inputs(problem: &Problem) -> Result<&Array2<f64>> {
+    let data = problem.data.as_ref().ok_or(Error::NoTrainingData { what: "the function-space solver" })?;
+    Ok(data.inputs())
 }
 
 fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
@@ -112,10 +119,15 @@ struct TrainingInputs {
 }
 
 impl TrainingInputs {
-    /// The Gram matrix J̃VJ̃ᵀ of the rows at σ = 1, lower triangle.
-    fn unit_gram(&self, variances: &[f64]) -> Result<Mat<f64>> {
+    /// The rows at unit scale.
+    fn unit_rows(&self) -> Result<Box<dyn Rows>> {
         let map = self.problem.model.bind(self.inputs.view())?;
-        let rows = self.problem.unit_rows(&map, None)?;
+        self.problem.unit_rows(&map, None)
+    }
+
+    /// The Gram matrix J̃VJ̃ᵀ of the rows at unit scale, lower triangle, with one variance per group.
+    fn unit_gram(&self, variances: &[f64]) -> Result<Mat<f64>> {
+        let rows = self.unit_rows()?;
         let mut gram = Mat::zeros(rows.n_rows(), rows.n_rows());
         rows.gram(variances, gram.as_mut(), &mut Scratch::default());
         Ok(gram)
@@ -149,35 +161,40 @@ impl Curvature for TrainingInputs {
         0.0
     }
 
-    fn factor(&self, prior: &PriorPrecision, sigma: &[f64]) -> Result<Arc<dyn Precision>> {
+    fn factor(&self, prior: &PriorPrecision, scales: &[f64]) -> Result<Arc<dyn Precision>> {
         let map = self.problem.model.bind(self.inputs.view())?;
-        let family = match &self.problem.family {
-            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
-            other => other.clone(),
-        };
-        Ok(Arc::new(FunctionSpace::new(&map, self.problem.model.parameters(), &family, prior)?))
+        let source = Source { problem: self.problem.clone(), map, scales: scales.to_vec() };
+        Ok(Arc::new(FunctionSpace::new(source, prior)?))
     }
 
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
-        let groups = self.problem.model.group_sizes().len();
-        match form {
+        let (groups, size) = (self.problem.model.group_sizes().len(), self.size() as f64);
+        let whole = || self.unit_gram(&vec![1.0; groups]);
+        let (grams, n_points) = match form {
             LogDetForm::Shared => {
-                let gram = self.unit_gram(&vec![1.0; groups])?;
-                Ok(Box::new(Spectrum::new(eigenvalues(gram.as_ref(), "the Gram matrix")?)))
+                return Ok(Box::new(Spectrum::new(eigenvalues(whole()?.as_ref(), "the Gram matrix")?)));
             }
-            LogDetForm::General { per_group } => {
-                // One Gram matrix per α, the factor, its inverse, and the inverse of the matrix, unscaled and scaled.
-                let count = if per_group { groups + 4 } else { 5 };
-                memory::check("tuning in function space", count as f64 * (self.size() as f64).powi(2), TUNING_ADVICE)?;
+            LogDetForm::General { prior: PriorStructure::Scalar } => {
+                // The Gram matrix, the factor, its inverse, and the inverse of the matrix, unscaled and scaled.
+                memory::check("tuning in function space", 5.0 * size * size, TUNING_ADVICE)?;
+                (vec![whole()?], self.inputs.nrows())
+            }
+            LogDetForm::General { prior: PriorStructure::PerLayer } => {
+                // One Gram matrix per α, and the others.
+                memory::check("tuning in function space", (groups + 4) as f64 * size * size, TUNING_ADVICE)?;
                 let one_hot = |group| (0..groups).map(|g| if g == group { 1.0 } else { 0.0 }).collect::<Vec<_>>();
-                let grams = if per_group {
-                    (0..groups).map(|group| self.unit_gram(&one_hot(group))).collect::<Result<_>>()?
-                } else {
-                    vec![self.unit_gram(&vec![1.0; groups])?]
-                };
-                Ok(Box::new(Grams { grams, n_points: self.inputs.nrows() }))
+                ((0..groups).map(|group| self.unit_gram(&one_hot(group))).collect::<Result<_>>()?, self.inputs.nrows())
             }
-        }
+            LogDetForm::General { prior: PriorStructure::PerWeight } => {
+                // The rows, their scaled copy, the factor, and the inverse of the matrix twice.
+                let d = self.problem.model.n_params();
+                memory::check("tuning in function space", size * (2.0 * d as f64 + 3.0 * size), TUNING_ADVICE)?;
+                let mut rows = Mat::zeros(self.size(), d);
+                self.unit_rows()?.dense(rows.as_mut());
+                return Ok(Box::new(DenseRows { rows, n_points: self.inputs.nrows() }));
+            }
+        };
+        Ok(Box::new(Grams { grams, n_points }))
     }
 
     fn save(&self) -> Option<Vec<SavedTensor>> {
@@ -189,52 +206,13 @@ impl Curvature for TrainingInputs {
     }
 }
 
-/// Gram matrices at σ = 1, one per α (rows numbered p·N + n); one σ for all outputs, or one per output.
-struct Grams {
-    grams: Vec<Mat<f64>>,
-    n_points: usize,
-}
-
-impl LogDet for Grams {
-    /// With S = I + K, K = Σ_l D_σ K_l D_σ/α_l: ∂/∂log α_l = −tr(S⁻¹ D_σK_lD_σ)/α_l and, for the rows r of output p,
-    /// ∂/∂log σ_p = −2 Σ_r (S⁻¹K)_rr = −2 Σ_r (1 − S⁻¹_rr).
-    fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
-        let size = self.grams.first()?.nrows();
-        let output_of = |row: usize| if log_sigma.len() > 1 { row / self.n_points } else { 0 };
-        let scales: Vec<f64> =
-            (0..size).map(|row| (-log_sigma.get(output_of(row)).copied().unwrap_or(0.0)).exp()).collect();
-        let mut cholesky = Cholesky::new(size);
-        let mut matrix = cholesky.matrix_mut();
-        for c in 0..size {
-            for r in c..size {
-                let entry: f64 = self.grams.iter().zip(log_alpha).map(|(gram, log)| gram[(r, c)] * (-log).exp()).sum();
-                matrix[(r, c)] = scales[r] * entry * scales[c];
-            }
-        }
-        factor_with_identity(&mut cholesky).ok()?;
-        let inverse = inverse_lower(&cholesky);
-        let mut scaled_inverse = inverse.clone();
-        for c in 0..size {
-            for r in c..size {
-                scaled_inverse[(r, c)] *= scales[r] * scales[c];
-            }
-        }
-        let by_log_alpha =
-            self.grams.iter().zip(log_alpha).map(|(gram, log)| -(-log).exp() * trace_of_product(&scaled_inverse, gram));
-        let mut by_log_sigma = vec![0.0; log_sigma.len()];
-        for row in (0..size).filter(|_| !log_sigma.is_empty()) {
-            by_log_sigma[output_of(row)] -= 2.0 * (1.0 - inverse[(row, row)]);
-        }
-        Some(LogDetRatio { value: cholesky.log_det(), by_log_alpha: by_log_alpha.collect(), by_log_sigma })
-    }
-}
-
 /// What the rows J̃ are computed from.
 #[derive(Debug, Clone)]
 struct Source {
+    problem: Problem,
     map: Arc<dyn Map>,
-    theta: Arc<[f64]>,
-    family: Family,
+    /// The scale of all rows, or one per output.
+    scales: Vec<f64>,
 }
 
 /// A posterior represented by the rows J̃ of the training data and the factor of S.
@@ -255,23 +233,22 @@ impl std::fmt::Debug for FunctionSpace {
 }
 
 impl FunctionSpace {
-    /// Builds and factors S for the map at θ, whitened by the family's Fisher information.
-    pub fn new(map: &Arc<dyn Map>, theta: &[f64], family: &Family, prior: &PriorPrecision) -> Result<Self> {
+    /// Builds and factors S.
+    fn new(source: Source, prior: &PriorPrecision) -> Result<Self> {
         if !prior.is_proper() {
             return Err(Error::Unsupported(Unsupported::ImproperPrior));
         }
-        let rows = whitened_rows(map, theta, family)?;
+        let rows = source.problem.rows(&source.map, &source.scales)?;
         let mut cholesky = Cholesky::new(rows.n_rows());
-        rows.gram(&prior.variances(), cholesky.matrix_mut(), &mut Scratch::default());
+        weighted_gram(&*rows, &prior.variances(), cholesky.matrix_mut(), &mut Scratch::default());
         factor_with_identity(&mut cholesky).map_err(|pivot| not_definite(rows.n_rows(), pivot))?;
-        let source = Source { map: map.clone(), theta: theta.into(), family: family.clone() };
         Ok(Self { rows: OnceLock::from(rows), source, factor: cholesky.into(), prior: prior.clone() })
     }
 
     /// J̃. Computing the rows succeeded when the posterior was fitted, so it succeeds again.
     fn rows(&self) -> &dyn Rows {
-        let Source { map, theta, family } = &self.source;
-        &**self.rows.get_or_init(|| whitened_rows_again(map, theta, family))
+        let Source { problem, map, scales } = &self.source;
+        &**self.rows.get_or_init(|| problem.rows_again(map, scales))
     }
 
     /// A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b).
@@ -310,9 +287,9 @@ impl FunctionSpace {
         let size = rows.n_rows();
         let variances = self.prior.variances();
         let mut prior_covariance = Mat::zeros(size, size);
-        rows.gram(&variances, prior_covariance.as_mut(), scratch);
+        weighted_gram(rows, &variances, prior_covariance.as_mut(), scratch);
         let mut cross = Mat::zeros(self.factor.size(), size);
-        self.rows().cross_gram(rows, &variances, cross.as_mut(), scratch);
+        weighted_cross_gram(self.rows(), rows, &variances, cross.as_mut(), scratch);
         self.factor.get().solve_lower_many(cross.as_mut());
         let mut covariance = prior_covariance.clone();
         mirror_lower(&mut covariance);
