@@ -17,8 +17,8 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Reads a PNG file in the folder `data`.
-    pub fn read(file: &str) -> Result<Self, Box<dyn Error>> {
+    /// Reads a PNG file in the folder `data`, at most the first `columns` images of each row.
+    pub fn read(file: &str, columns: usize) -> Result<Self, Box<dyn Error>> {
         let path = super::path(file);
         let problem = |what: String| format!("{}: {what}", path.display());
         let opened = File::open(&path).map_err(|error| problem(error.to_string()))?;
@@ -32,7 +32,7 @@ impl Sheet {
         let (width, height) = (frame.width as usize, frame.height as usize);
         let mut sheet = Self { pixels: Vec::with_capacity(width * height), rows: Vec::new() };
         for row in 0..height / SIDE {
-            for column in 0..width / SIDE {
+            for column in 0..(width / SIDE).min(columns) {
                 for line in row * SIDE..(row + 1) * SIDE {
                     let start = line * frame.line_size + column * SIDE;
                     sheet.pixels.extend(bytes[start..start + SIDE].iter().map(|&grey| f32::from(grey) / 255.0));
