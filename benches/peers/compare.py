@@ -1,7 +1,7 @@
 """Times what one would run instead: laplace-torch for fitting, tuning and linearised predictions, and a jitted f64
 JAX/diffrax exponential map for Fisher geodesics, on the same weights, data and velocities as `rla`, in one run.
 
-    python3 benches/peers/compare.py [--quick]
+    python3 benches/peers/compare.py [--quick] [--only evidence,geodesics,images] [--mnist FOLDER]
 
 Needs a Rust toolchain and Python 3.10 or newer; everything else goes into an environment of its own under
 target/peers. Both sides may use all cores. Times are the shortest of a few runs; compilation by XLA is not counted.
@@ -9,6 +9,7 @@ target/peers. Both sides may use all cores. Times are the shortest of a few runs
 
 import argparse
 import csv
+import gzip
 import json
 import os
 import subprocess
@@ -245,9 +246,94 @@ def geodesics(rows, weights_path, data_path, samples):
             print(f"median difference of the end points, rtol 1e-4: {reference:.1e}")
 
 
+def images(points, folder):
+    """Images of 28 x 28 pixels and their labels: MNIST's from a folder of idx files, or ten noisy shapes."""
+    import numpy as np
+
+    if folder:
+        def idx(kind, header):
+            path = next(Path(folder).glob(f"*train-{kind}*"))
+            with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+                return np.frombuffer(file.read(), np.uint8, offset=header)
+
+        chosen = np.random.default_rng(1).choice(60_000, points, replace=False)
+        return idx("images", 16).reshape(-1, 784)[chosen] / 255, idx("labels", 8)[chosen].astype(int)
+    generator = np.random.default_rng(1)
+    shapes = generator.random((10, 784)) * (generator.random((10, 784)) < 0.2)
+    labels = generator.integers(0, 10, points)
+    return np.clip(shapes[labels] + 0.3 * generator.standard_normal((points, 784)), 0, 1), labels
+
+
+def classifier(x, y, epochs):
+    """A 784-256-10 network with tanh units, trained as usual."""
+    import torch
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(784, 256), torch.nn.Tanh(), torch.nn.Linear(256, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-4)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(x)).split(100):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
+            optimizer.step()
+    return model
+
+
+def structures(rows, points, folder):
+    """Fitting and tuning with Kronecker factors and for the last layer, eigendecompositions included, on the same weights
+    and data. laplace-torch computes in f32 here, as its users do, and takes its own 100 steps."""
+    import numpy as np
+    import safetensors.torch
+    import torch
+    from laplace import Laplace
+
+    torch.set_default_dtype(torch.float32)
+    pixels, labels = images(points, folder)
+    x, y = torch.tensor(pixels, dtype=torch.float32), torch.tensor(labels)
+    model = classifier(x, y, 10)
+    weights, data = WORK / "classifier.safetensors", WORK / "images.csv"
+    safetensors.torch.save_file(model.state_dict(), str(weights))
+    header = ",".join(f"p{pixel}" for pixel in range(784)) + ",label"
+    np.savetxt(data, np.concatenate([x.numpy(), labels[:, None]], 1), delimiter=",", header=header, comments="", fmt="%.7g")
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=500)
+
+    def theirs(subset, structure):
+        posterior = Laplace(model, "classification", subset_of_weights=subset, hessian_structure=structure)
+        posterior.fit(loader)
+        fitted = time.perf_counter()
+        posterior.optimize_prior_precision(method="marglik")
+        return posterior, fitted
+
+    def ours(*options):
+        return rla("fit", "--model", weights, "--activation", "tanh", "--data", data, "--target", "label",
+                   "--likelihood", "categorical", *options, "--out", WORK / "posterior.safetensors")
+
+    for name, subset, structure, options in (
+        ("Kronecker, all weights", "all", "kron", ["--structure", "kron"]),
+        ("full, last layer", "last_layer", "full", ["--weights", "last-layer"]),
+        ("Kronecker, last layer", "last_layer", "kron", ["--weights", "last-layer", "--structure", "kron"]),
+    ):
+        plain = min(ours(*options)["seconds"] for _ in range(3))
+        reports = [ours(*options, "--optimize") for _ in range(3)]
+        report = min(reports, key=lambda report: report["seconds"])
+        began = time.perf_counter()
+        posterior, fitted = theirs(subset, structure)
+        ended = time.perf_counter()
+        again, (posterior, _) = fastest(lambda: theirs(subset, structure), seconds=1, most=1)
+        peer = min(ended - began, again)
+        value = posterior.log_marginal_likelihood().item()
+        note = (f"laplace-torch, 100 steps, fit alone {fitted - began:.2f} s; ours {plain:.2f} s; "
+                f"evidence {report['log_marginal_likelihood']:.1f} and {value:.1f}, "
+                f"prior precision {report['prior_precision']:.3g} and {posterior.prior_precision.mean().item():.3g}")
+        rows.append((f"{name}, 784-256-10, N = {points}", report["seconds"], peer, note))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer evidence steps and samples, Snelson only")
+    parser.add_argument("--quick", action="store_true", help="fewer evidence steps, samples and images, no wide networks")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=["evidence", "geodesics", "images"],
+                        help="parts to run: evidence, geodesics, images (default: all)")
+    parser.add_argument("--mnist", metavar="FOLDER", help="MNIST's idx files; without it, synthetic images of the same shape")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
@@ -257,19 +343,22 @@ def main():
     rows = []
     train = snelson()
     weights = ROOT / "data" / "snelson_map_complete_raw.safetensors"
-    posterior = evidence(rows, "Snelson 1-10-1", weights, train, steps)
-    predictions(rows, posterior, 1_000)
-    if not options.quick:
-        for width, points in ((10, 1000), (30, 200), (45, 200)):
+    if "evidence" in options.only:
+        posterior = evidence(rows, "Snelson 1-10-1", weights, train, steps)
+        predictions(rows, posterior, 1_000)
+        for width, points in () if options.quick else ((10, 1000), (30, 200), (45, 200)):
             data = sine(points)
             model = WORK / f"sine_{width}.safetensors"
             rla("train", "--data", data, "--target", "y", "--likelihood", "gaussian", "--hidden", f"{width},{width}",
                 "--epochs", 300, "--out", model)
             evidence(rows, f"1-{width}-{width}-1, N = {points}", model, data, steps if width <= 30 else 300)
-    geodesics(rows, weights, train, samples)
-    print(f"{'job':45}  {'ours, s':>10}  {'peer, s':>10}  {'ratio':>7}  peer")
+    if "geodesics" in options.only:
+        geodesics(rows, weights, train, samples)
+    if "images" in options.only:
+        structures(rows, 1_000 if options.quick else 8_000, options.mnist)
+    print(f"{'job':50}  {'ours, s':>10}  {'peer, s':>10}  {'ratio':>7}  peer")
     for job, ours, peer, note in rows:
-        print(f"{job:45}  {ours:>10.5f}  {peer:>10.5f}  {peer / ours:>6.1f}x  {note}")
+        print(f"{job:50}  {ours:>10.5f}  {peer:>10.5f}  {peer / ours:>6.1f}x  {note}")
 
 
 if __name__ == "__main__":
