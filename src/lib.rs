@@ -64,7 +64,10 @@ pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
 pub use last_layer::{LastLayer, LastLayerPosterior};
 pub use likelihood::Family;
 pub use map::{FunctionModel, Model, Taylor};
-pub use network::{Activation, Architecture, Layer, Linear, Network, Training, TrainingOptions, train};
+pub use network::{
+    Activation, Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear,
+    MaxPool2d, Network, Residual, Training, TrainingOptions, train,
+};
 pub use predict::{Draws, Geodesics, Link, Method, Prediction};
 pub use progress::Progress;
 

@@ -1,5 +1,5 @@
 //! Networks that are not plain multilayer perceptrons: mixed activations, activations first, last and in a row, missing
-//! biases. Outputs and Jacobians against candle, jets and derivatives of rows against finite differences, products
+//! biases; convolutions, pooling, normalisations and residual blocks. Outputs and Jacobians against candle, jets and derivatives of rows against finite differences, products
 //! against dense rows, Kronecker factors against loops.
 
 #[path = "layers/along.rs"]
@@ -11,6 +11,10 @@ mod common;
 mod cut;
 #[path = "layers/descriptions.rs"]
 mod descriptions;
+#[path = "layers/kronecker.rs"]
+mod kronecker;
+#[path = "layers/plain.rs"]
+mod plain;
 
 use std::sync::Arc;
 
@@ -37,8 +41,8 @@ fn without_bias(inputs: usize, outputs: usize) -> Layer {
     Linear::without_bias(inputs, outputs).into()
 }
 
-/// Chains of every kind other than plain perceptrons.
-fn chains() -> Vec<Vec<Layer>> {
+/// Chains of linear layers and activations other than plain perceptrons.
+fn dense_chains() -> Vec<Vec<Layer>> {
     use Activation::{Elu, Gelu, Identity, LeakyRelu, Relu, Sigmoid, Silu, Sin, Softplus, Tanh};
     vec![
         vec![linear(2, 4), Tanh.into(), linear(4, 3), Relu.into(), linear(3, 2)],
@@ -66,7 +70,11 @@ fn bound(architecture: &Architecture, inputs: &Array2<f64>) -> Arc<dyn Map> {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    chains().into_iter().enumerate().map(|(index, layers)| {
+    cases_of(dense_chains().into_iter().chain(plain::chains()))
+}
+
+fn cases_of(chains: impl Iterator<Item = Vec<Layer>>) -> impl Iterator<Item = Case> {
+    chains.enumerate().map(|(index, layers)| {
         let architecture = Architecture::of_layers(layers).expect("a chain");
         let inputs = normal_matrix(POINTS, architecture.n_inputs(), 100 + index as u64);
         let map = bound(&architecture, &inputs);
@@ -77,24 +85,17 @@ fn cases() -> impl Iterator<Item = Case> {
 
 /// The inputs of every layer at one point and the outputs after the last, in plain loops: the network's definition.
 fn trace(architecture: &Architecture, theta: &[f64], input: &[f64]) -> Vec<Vec<f64>> {
-    let (mut values, mut rest) = (vec![input.to_vec()], theta);
+    traced(architecture, theta, input).0
+}
+
+/// The same with the pieces that the values are on, where a layer has pieces.
+fn traced(architecture: &Architecture, theta: &[f64], input: &[f64]) -> (Vec<Vec<f64>>, Vec<usize>) {
+    let (mut values, mut rest, mut pieces) = (vec![input.to_vec()], theta, Vec::new());
     for layer in architecture.layers() {
-        let h = &values[values.len() - 1];
-        let next = match layer {
-            Layer::Activation(activation) => h.iter().map(|z| activation.value(*z)).collect(),
-            Layer::Linear(Linear { inputs, outputs, bias }) => {
-                let (weights, others) = rest.split_at(inputs * outputs);
-                let (biases, others) = others.split_at(if *bias { *outputs } else { 0 });
-                rest = others;
-                let sum = |o: usize| (0..*inputs).map(|i| weights[o * inputs + i] * h[i]).sum::<f64>();
-                (0..*outputs).map(|o| sum(o) + biases.get(o).copied().unwrap_or(0.0)).collect()
-            }
-            other => panic!("these tests do not know the layer {other}"),
-        };
-        values.push(next);
+        values.push(plain::outputs(layer, &mut rest, &values[values.len() - 1], &mut pieces));
     }
     assert!(rest.is_empty());
-    values
+    (values, pieces)
 }
 
 /// The outputs by [`trace`], unit-major.
@@ -114,19 +115,13 @@ fn moved(theta: &[f64], velocity: &[f64], t: f64) -> Vec<f64> {
     theta.iter().zip(velocity).map(|(theta, v)| theta + t * v).collect()
 }
 
-/// For every point, whether the input of an activation with a hinge changes its sign within a step.
+/// For every point, whether a layer with pieces changes them within a step.
 fn crosses(case: &Case, velocity: &[f64], step: f64) -> Vec<bool> {
     let architecture = case.network.architecture();
-    let hinge =
-        |layer: &Layer| matches!(layer, Layer::Activation(Activation::Relu | Activation::LeakyRelu | Activation::Elu));
-    let signs = |theta: &[f64], x: &[f64]| -> Vec<bool> {
-        let values = trace(architecture, theta, x);
-        let hinged = architecture.layers().iter().zip(&values).filter(|(layer, _)| hinge(layer));
-        hinged.flat_map(|(_, values)| values.iter().map(|z| *z > 0.0).collect::<Vec<bool>>()).collect()
-    };
+    let pieces = |theta: &[f64], x: &[f64]| traced(architecture, theta, x).1;
     let theta = case.network.parameters();
     let (first, last) = (moved(theta, velocity, -2.0 * step), moved(theta, velocity, 2.0 * step));
-    case.inputs.rows().into_iter().map(|x| signs(&first, &x.to_vec()) != signs(&last, &x.to_vec())).collect()
+    case.inputs.rows().into_iter().map(|x| pieces(&first, &x.to_vec()) != pieces(&last, &x.to_vec())).collect()
 }
 
 fn velocity(case: &Case, seed: u64) -> Vec<f64> {
@@ -264,18 +259,18 @@ fn products_agree_with_the_dense_rows() {
     }
 }
 
-/// The factors of blocks that are all weight matrices.
+/// The factors of the blocks that are weight matrices.
 fn matrices(blocks: &[BlockSums]) -> Vec<KroneckerFactors> {
     let factors = |block: &BlockSums| match block {
         BlockSums::Matrix(factors) => Some(factors.clone()),
         BlockSums::Dense(_) => None,
     };
-    blocks.iter().map(|block| factors(block).expect("a matrix")).collect()
+    blocks.iter().filter_map(factors).collect()
 }
 
 #[test]
 fn kronecker_factors_are_sums_over_points_and_rows() {
-    for case in cases() {
+    for case in cases_of(dense_chains().into_iter()) {
         let Case { network, inputs, map, name } = &case;
         let (architecture, theta, p) = (network.architecture(), network.parameters(), map.n_outputs());
         let (m, seeds) = (POINTS * p, normal_vector(POINTS * p * p, 51));

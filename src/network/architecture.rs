@@ -126,7 +126,7 @@ impl Architecture {
             Layer::Linear(Linear { inputs, outputs, bias }) => {
                 Some(LinearPlace { inputs: *inputs, outputs: *outputs, bias: *bias, offset: range.start })
             }
-            Layer::Activation(_) => None,
+            _ => None,
         };
         let linear = sequence.layers().iter().zip(sequence.param_ranges()).filter_map(place).collect();
         Ok(Self { sequence, linear })

@@ -12,8 +12,11 @@ use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use super::Activation;
+use super::layers::{
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Identity, LayerNorm, Linear, MaxPool2d, Residual,
+};
 use super::tape::Kept;
-use super::{Activation, Linear};
 use crate::map::{
     BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances, add_dense_squares, add_dense_sums,
 };
@@ -36,6 +39,26 @@ pub enum Layer {
     Linear(Linear),
     /// h = φ(z).
     Activation(Activation),
+    /// Patches of images times weights.
+    Conv2d(Conv2d),
+    /// Means over windows of images.
+    AvgPool2d(AvgPool2d),
+    /// The largest values in windows of images.
+    MaxPool2d(MaxPool2d),
+    /// The mean of each channel of an image.
+    GlobalAvgPool(GlobalAvgPool),
+    /// An image becomes a vector: nothing changes, since the columns are in that order already.
+    Flatten,
+    /// Normalised over the last axes of a point.
+    LayerNorm(LayerNorm),
+    /// Normalised over groups of channels of a point.
+    GroupNorm(GroupNorm),
+    /// Normalised with running statistics.
+    BatchNorm(BatchNorm),
+    /// Nothing, in a trained network.
+    Dropout,
+    /// The sum of two sequences of layers.
+    Residual(Residual),
 }
 
 /// The verbs of a layer of either kind.
@@ -71,6 +94,8 @@ impl ParameterGroup {
 /// What a layer's pulled-back rows are computed from.
 #[derive(Debug, Clone, Copy)]
 pub struct LayerRows<'a> {
+    /// The Taylor coefficients of the inputs, one below the other: N rows where they do not move.
+    pub coefficients: MatRef<'a, f64>,
     /// N × inputs: h₀.
     pub inputs: MatRef<'a, f64>,
     /// N × inputs: h₁, after a sweep along a velocity; none where the inputs do not move.
@@ -134,6 +159,11 @@ pub trait Elementwise {
 pub trait LayerVerbs {
     /// Its name and size, for people.
     fn description(&self) -> String;
+    /// What is wrong with its settings, if anything is, as the rest of a sentence that starts with the layer. No other
+    /// verb is called on such a layer, apart from its name and its widths.
+    fn problem(&self) -> Option<String> {
+        None
+    }
     /// The width of its inputs, if it is bound to one.
     fn n_inputs(&self) -> Option<usize>;
     /// The width of its outputs for inputs of this width.
@@ -272,23 +302,53 @@ impl Layer {
         match self {
             Layer::Linear(linear) => Verbs::General(linear),
             Layer::Activation(activation) => Verbs::Elementwise(activation),
+            Layer::Conv2d(conv) => Verbs::General(conv),
+            Layer::AvgPool2d(pool) => Verbs::General(pool),
+            Layer::MaxPool2d(pool) => Verbs::General(pool),
+            Layer::GlobalAvgPool(pool) => Verbs::General(pool),
+            Layer::Flatten => Verbs::Elementwise(&Identity::Flatten),
+            Layer::LayerNorm(norm) => Verbs::General(norm),
+            Layer::GroupNorm(norm) => Verbs::General(norm),
+            Layer::BatchNorm(norm) => Verbs::General(norm),
+            Layer::Dropout => Verbs::Elementwise(&Identity::Dropout),
+            Layer::Residual(block) => Verbs::General(block),
         }
     }
 }
 
-impl From<Linear> for Layer {
-    fn from(linear: Linear) -> Self {
-        Layer::Linear(linear)
-    }
+/// A layer from its struct, under the variant of the same name.
+macro_rules! from_struct {
+    ($($name:ident),*) => {$(
+        impl From<$name> for Layer {
+            fn from(layer: $name) -> Self {
+                Layer::$name(layer)
+            }
+        }
+    )*};
 }
 
-impl From<Activation> for Layer {
-    fn from(activation: Activation) -> Self {
-        Layer::Activation(activation)
-    }
-}
+from_struct!(
+    Linear,
+    Activation,
+    Conv2d,
+    AvgPool2d,
+    MaxPool2d,
+    GlobalAvgPool,
+    LayerNorm,
+    GroupNorm,
+    BatchNorm,
+    Residual
+);
 
 impl Verbs<'_> {
+    /// What is wrong with the layer, if anything is.
+    pub fn problem(self) -> Option<String> {
+        match self {
+            Verbs::Elementwise(_) => None,
+            Verbs::General(layer) => layer.problem(),
+        }
+    }
+
     /// The width of the inputs, if the layer is bound to one.
     pub fn n_inputs(self) -> Option<usize> {
         match self {

@@ -4,10 +4,9 @@
 //! of the same layers, so that a saved `VarMap` loads there too.
 
 use candle_core::{DType, Device, Module, Tensor};
-use candle_nn::{VarBuilder, VarMap, linear, linear_no_bias};
+use candle_nn::{Init, VarBuilder, VarMap, init};
 
-use super::layer::Layer;
-use super::{Activation, Architecture, Network};
+use super::{Architecture, Network, in_candle};
 use crate::error::Result;
 
 /// A sequence of layers built from a [`VarBuilder`].
@@ -28,30 +27,31 @@ use crate::error::Result;
 #[derive(Debug, Clone)]
 pub struct Mlp {
     architecture: Architecture,
-    layers: Vec<Part>,
-}
-
-/// One layer in candle.
-#[derive(Debug, Clone)]
-enum Part {
-    Linear(candle_nn::Linear),
-    Activation(Activation),
+    /// The tensors of parameters, in the order of θ.
+    tensors: Vec<Tensor>,
 }
 
 impl Mlp {
-    /// Builds the layers from (or into) the builder's variables.
+    /// Takes the tensors from (or puts them into) the builder's variables.
     pub fn new(architecture: Architecture, builder: VarBuilder<'_>) -> Result<Self> {
-        let mut layers = Vec::with_capacity(architecture.layers().len());
-        for (index, layer) in architecture.layers().iter().enumerate() {
-            layers.push(match layer {
-                Layer::Linear(layer) => {
-                    let make = if layer.bias { linear } else { linear_no_bias };
-                    Part::Linear(make(layer.inputs, layer.outputs, builder.pp(index))?)
+        let (mut tensors, mut bound) = (Vec::new(), 0.0);
+        for group in architecture.parameter_groups() {
+            // As candle's own layers do. Scales and shifts have one axis, and start at one and zero.
+            let start = match (group.name.ends_with("weight"), group.shape.as_slice()) {
+                (true, [_]) => {
+                    bound = 0.0;
+                    init::ONE
                 }
-                Layer::Activation(activation) => Part::Activation(*activation),
-            });
+                (true, [_, others @ ..]) => {
+                    bound = 1.0 / (others.iter().product::<usize>() as f64).sqrt();
+                    init::DEFAULT_KAIMING_NORMAL
+                }
+                _ if bound > 0.0 => Init::Uniform { lo: -bound, up: bound },
+                _ => init::ZERO,
+            };
+            tensors.push(builder.get_with_hints(group.shape, &group.name, start)?);
         }
-        Ok(Self { architecture, layers })
+        Ok(Self { architecture, tensors })
     }
 
     /// A trainable copy of a network: its parameters become variables of `variables`.
@@ -76,12 +76,8 @@ impl Mlp {
     /// The current parameters in flat order, in f64.
     pub fn parameters(&self) -> Result<Vec<f64>> {
         let mut theta = Vec::with_capacity(self.architecture.n_params());
-        for part in &self.layers {
-            let Part::Linear(layer) = part else { continue };
-            theta.extend(layer.weight().flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?);
-            if let Some(bias) = layer.bias() {
-                theta.extend(bias.to_dtype(DType::F64)?.to_vec1::<f64>()?);
-            }
+        for tensor in &self.tensors {
+            theta.extend(tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>()?);
         }
         Ok(theta)
     }
@@ -89,36 +85,6 @@ impl Mlp {
 
 impl Module for Mlp {
     fn forward(&self, inputs: &Tensor) -> candle_core::Result<Tensor> {
-        let mut hidden = inputs.clone();
-        for part in &self.layers {
-            hidden = match part {
-                Part::Linear(layer) => layer.forward(&hidden)?,
-                Part::Activation(activation) => activate(*activation, &hidden)?,
-            };
-        }
-        Ok(hidden)
-    }
-}
-
-/// φ on a tensor, in operations candle can differentiate.
-fn activate(activation: Activation, z: &Tensor) -> candle_core::Result<Tensor> {
-    match activation {
-        Activation::Identity => Ok(z.clone()),
-        Activation::Tanh => z.tanh(),
-        Activation::Relu => z.relu(),
-        Activation::Sigmoid => candle_nn::ops::sigmoid(z),
-        // log(1 + eᶻ) = max(z, 0) + log(1 + e^(−|z|)): exact for both tails.
-        Activation::Softplus => z.relu()? + (z.abs()?.neg()?.exp()? + 1.0)?.log()?,
-        Activation::Silu => z.silu(),
-        // ½z(1 + erf(z/√2)) and z sigmoid(2√(2/π)(z + 0.044715 z³)), written out: the gradients of candle's own gelu
-        // and gelu_erf use constants of six digits.
-        Activation::Gelu => (z * 0.5)? * ((z / std::f64::consts::SQRT_2)?.erf()? + 1.0)?,
-        Activation::GeluTanh => {
-            let cubic = (((z.sqr()? * 0.044715)? + 1.0)? * z)?;
-            z * candle_nn::ops::sigmoid(&(cubic * (2.0 * (2.0 / std::f64::consts::PI).sqrt()))?)?
-        }
-        Activation::Elu => z.elu(1.0),
-        Activation::LeakyRelu => candle_nn::ops::leaky_relu(z, 0.01),
-        Activation::Sin => z.sin(),
+        in_candle::forward(self.architecture.layers(), &mut self.tensors.iter(), inputs)
     }
 }

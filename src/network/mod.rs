@@ -2,11 +2,11 @@
 //! [`Network`] for everything after, and the files in which both are stored.
 
 pub mod activation;
-mod activation_layer;
 mod architecture;
 mod bound;
+mod in_candle;
 pub mod layer;
-pub mod linear;
+pub mod layers;
 mod mlp;
 pub mod onnx;
 mod sequence;
@@ -19,7 +19,9 @@ pub use activation::Activation;
 pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
 pub use layer::{Layer, ParameterGroup};
-pub use linear::Linear;
+pub use layers::{
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual,
+};
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};
 pub use sequence::Sequence;

@@ -54,18 +54,33 @@ struct Stage<'a> {
 impl Sequence {
     /// A chain of layers, each as wide as the one before it, that has parameters.
     pub fn new(layers: Vec<Layer>) -> Result<Self> {
-        let refuse = |index: usize, problem: String| {
-            let what =
-                layers.get(index).map_or("the list of layers".to_string(), |layer| format!("layer {index} ({layer})"));
-            Error::Architecture { what, problem }
-        };
-        let free = layers.iter().take_while(|layer| matches!(layer.verbs(), Verbs::Elementwise(_))).count();
-        let known = layers.get(free).and_then(|layer| layer.verbs().n_inputs());
-        let inputs = known.ok_or_else(|| refuse(free, "needs a known number of inputs".to_string()))?;
+        let inputs = Self::known_inputs(&layers).ok_or_else(|| {
+            let free = layers.iter().take_while(|layer| layer.verbs().n_inputs().is_none()).count();
+            refusal(&layers, free, "needs a known number of inputs".to_string())
+        })?;
+        let sequence = Self::with_inputs(layers, inputs)?;
+        match sequence.n_params() {
+            0 => Err(refusal(&sequence.layers, sequence.layers.len(), "has no parameters".to_string())),
+            _ => Ok(sequence),
+        }
+    }
+
+    /// The width of the inputs of these layers, if any layer says it before the width changes.
+    pub fn known_inputs(layers: &[Layer]) -> Option<usize> {
+        layers.iter().find_map(|layer| layer.verbs().n_inputs())
+    }
+
+    /// A chain of layers, each as wide as the one before it and the first as wide as the inputs; there may be no
+    /// parameters, as in a branch of a composite layer.
+    pub fn with_inputs(layers: Vec<Layer>, inputs: usize) -> Result<Self> {
+        let refuse = |index: usize, problem: String| refusal(&layers, index, problem);
         let (mut width, mut end, mut n_groups, mut slot) = (inputs, 0_usize, 0, 0);
         let mut places = Vec::with_capacity(layers.len());
         for (index, layer) in layers.iter().enumerate() {
             let verbs = layer.verbs();
+            if let Some(problem) = verbs.problem() {
+                return Err(refuse(index, problem));
+            }
             if let Some(expected) = verbs.n_inputs().filter(|expected| *expected != width) {
                 return Err(refuse(
                     index,
@@ -86,9 +101,6 @@ impl Sequence {
             n_groups = groups.end;
             places.push(Place { inputs: width, outputs, slot, params: end..count, groups });
             (width, end) = (outputs, count);
-        }
-        if end == 0 {
-            return Err(refuse(layers.len(), "has no parameters".to_string()));
         }
         Ok(Self { layers, places, inputs })
     }
@@ -270,12 +282,36 @@ impl Sequence {
         theta: &[f64],
         velocity: &[f64],
         tapes: &mut [Tape],
+        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
+    ) {
+        resize_along(tapes);
+        tapes[self.last_slot()].sensitivities_along.as_mut().fill(0.0);
+        self.pull_seeds_back_along(theta, velocity, tapes, inputs);
+    }
+
+    /// The same for seeds that move: a pair of sensitivities of the outputs and their derivatives.
+    pub fn pull_back_moving(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        seeds: (MatRef<'_, f64>, MatRef<'_, f64>),
+        tapes: &mut [Tape],
+        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
+    ) {
+        resize_along(tapes);
+        let last = &mut tapes[self.last_slot()];
+        last.sensitivities.copy_from(seeds.0);
+        last.sensitivities_along.copy_from(seeds.1);
+        self.pull_seeds_back_along(theta, velocity, tapes, inputs);
+    }
+
+    fn pull_seeds_back_along(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        tapes: &mut [Tape],
         mut inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
     ) {
-        for tape in tapes.iter_mut() {
-            resize(&mut tape.sensitivities_along, tape.sensitivities.nrows(), tape.sensitivities.ncols());
-        }
-        tapes[self.last_slot()].sensitivities_along.as_mut().fill(0.0);
         for (index, (layer, place)) in self.layers.iter().zip(&self.places).enumerate().rev() {
             match layer.verbs() {
                 Verbs::Elementwise(layer) => {
@@ -476,6 +512,7 @@ impl Sequence {
                     _ => tapes[self.places[index - 1].slot].values.as_ref(),
                 };
                 let rows = LayerRows {
+                    coefficients: inputs,
                     inputs: inputs.get(..n, ..),
                     inputs_along: (inputs.nrows() > n).then(|| inputs.get(n..2 * n, ..)),
                     sensitivities: tape.sensitivities.as_ref(),
@@ -485,6 +522,22 @@ impl Sequence {
                 (!place.params.is_empty()).then_some((layer, place, rows))
             },
         )
+    }
+}
+
+/// Why these layers are refused, with the layer at fault.
+fn refusal(layers: &[Layer], index: usize, problem: String) -> Error {
+    let list = || "the list of layers".to_string();
+    Error::Architecture {
+        what: layers.get(index).map_or_else(list, |layer| format!("layer {index} ({layer})")),
+        problem,
+    }
+}
+
+/// Room for the derivatives of sensitivities.
+fn resize_along(tapes: &mut [Tape]) {
+    for tape in tapes {
+        resize(&mut tape.sensitivities_along, tape.sensitivities.nrows(), tape.sensitivities.ncols());
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Kept {
     pub matrix: Mat<f64>,
     /// What they need in addition along a velocity, such as φ″z₁; empty until it is first requested.
     pub along: Mat<f64>,
+    /// Room for a verb to work in; nothing in it is needed after the verb.
+    pub room: Mat<f64>,
     /// The tapes of the layers inside a composite layer.
     pub inner: Vec<Tape>,
 }
@@ -38,6 +40,11 @@ impl Kept {
 
     /// One matrix.
     pub fn matrix(rows: usize, columns: usize) -> Self {
-        Self { matrix: Mat::zeros(rows, columns), along: Mat::new(), inner: Vec::new() }
+        Self { matrix: Mat::zeros(rows, columns), along: Mat::new(), room: Mat::new(), inner: Vec::new() }
+    }
+
+    /// The same with room to work in.
+    pub fn with_room(self, rows: usize, columns: usize) -> Self {
+        Self { room: Mat::zeros(rows, columns), ..self }
     }
 }

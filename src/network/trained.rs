@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ndarray::ArrayView2;
 
-use super::layer::Verbs;
+use super::layer::{Layer, Verbs};
 use super::{Activation, Architecture, Mlp, NetworkMap};
 use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, check_size};
@@ -174,7 +174,11 @@ impl Network {
 
     /// A hash of architecture and parameters (FNV-1a, 64 bits, in hexadecimal) that tells networks apart.
     pub fn fingerprint(&self) -> String {
-        let shape = self.architecture.to_string();
+        let mut shape = self.architecture.to_string();
+        if !self.architecture.layers().iter().all(|layer| matches!(layer, Layer::Linear(_) | Layer::Activation(_))) {
+            // The text does not show every setting of the other layers, such as running statistics; their record does.
+            shape.push_str(&self.record().unwrap_or_default());
+        }
         let biases = self.architecture.linear_layers().iter().map(|layer| u8::from(layer.bias));
         let weights = self.parameters.iter().flat_map(|value| value.to_le_bytes());
         let hash =

@@ -135,13 +135,12 @@ pub fn train(
 }
 
 /// Reserves memory for the weights, their gradient, two moments and the current step, for the data as tensors, and for
-/// what a batch leaves behind in every layer: values and gradients before and after its activation.
+/// what a batch leaves behind in every layer, which is about what a tape holds.
 fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &TrainingOptions) -> Result<Reservation> {
-    let widths: usize = architecture.linear_layers().iter().map(|layer| layer.outputs).sum();
     let batch = options.batch_size.unwrap_or(data.len()).min(data.len());
     let numbers = 6.0 * architecture.n_params() as f64
         + 2.0 * (data.inputs().len() + data.targets().len()) as f64
-        + 4.0 * batch as f64 * widths as f64;
+        + batch as f64 * architecture.sequence().tape_size(1, 1);
     let advice = "choose narrower hidden layers, or smaller batches";
     memory::reserve(&format!("training a {architecture} network"), numbers, advice)
 }

@@ -30,13 +30,21 @@ pub fn normal_matrix(rows: usize, columns: usize, seed: u64) -> Array2<f64> {
     Array2::from_shape_fn((rows, columns), |(i, j)| values[i * columns + j])
 }
 
-/// A network with normal weights of variance 1/inputs and small biases, so that units are neither dead nor saturated.
+/// A network with normal weights of variance 1/inputs (of a unit or a patch) and small biases, so that units are neither dead nor saturated.
 pub fn random_network(architecture: Architecture, seed: u64) -> Network {
     let mut theta = normal_vector(architecture.n_params(), seed);
-    for layer in architecture.linear_layers() {
-        let (weights, biases) = theta[layer.range()].split_at_mut(layer.n_weights());
-        weights.iter_mut().for_each(|value| *value /= (layer.inputs as f64).sqrt());
-        biases.iter_mut().for_each(|value| *value *= 0.3);
+    let mut rest = theta.as_mut_slice();
+    for group in architecture.parameter_groups() {
+        let (values, others) = rest.split_at_mut(group.size());
+        match (group.name.ends_with("bias"), group.shape.as_slice()) {
+            (true, _) => values.iter_mut().for_each(|value| *value *= 0.3),
+            (false, [_, inputs @ ..]) => {
+                let inputs = inputs.iter().product::<usize>() as f64;
+                values.iter_mut().for_each(|value| *value /= inputs.sqrt());
+            }
+            (false, []) => {}
+        }
+        rest = others;
     }
     Network::new(architecture, theta).expect("the parameters fit the architecture")
 }

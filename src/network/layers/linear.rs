@@ -14,13 +14,14 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::layer::{LayerRows, LayerVerbs, ParameterGroup};
-use super::tape::Kept;
+use super::weighted_sum;
 use crate::linalg::{
     add_products, add_shifted_products, column_slice, column_slice_mut, mirror_lower, multiply,
     multiply_by_own_transpose, multiply_with_offsets, products, sum,
 };
 use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances};
+use crate::network::layer::{LayerRows, LayerVerbs, ParameterGroup};
+use crate::network::tape::Kept;
 
 /// A linear layer z = W h + b; the formulas are in the [module](self) documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,18 +75,6 @@ impl Linear {
             z0.fill(biases.get(o).copied().unwrap_or(0.0));
             z1.fill(changes.get(o).copied().unwrap_or(0.0));
             z2.fill(0.0);
-        }
-    }
-}
-
-/// Σ_k w_k δ_k at every point, for one unit.
-fn weighted_sum(sensitivity: &[f64], weights: &[f64], column: &mut [f64]) {
-    let n = column.len().max(1);
-    for (k, (deltas, factors)) in sensitivity.chunks_exact(n).zip(weights.chunks_exact(n)).enumerate() {
-        if k == 0 {
-            products(deltas, factors, column);
-        } else {
-            add_products(deltas, factors, column);
         }
     }
 }

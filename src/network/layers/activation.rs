@@ -5,11 +5,11 @@
 
 use faer::MatMut;
 
-use super::Activation;
-use super::layer::Elementwise;
-use super::tape::Kept;
 use crate::linalg::{add_products, column_slice, column_slice_mut, scale_by};
 use crate::map::resize;
+use crate::network::Activation;
+use crate::network::layer::Elementwise;
+use crate::network::tape::Kept;
 
 impl Elementwise for Activation {
     fn description(&self) -> String {
