@@ -5,7 +5,7 @@ use ndarray::{Array2, ArrayView2};
 use crate::error::Result;
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::geodesic::{
-    self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples,
+    self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
 };
 use crate::laplace::Laplace;
 use crate::predict::{self, Draws, JointGaussian, LatentGaussian, Method, Prediction};
@@ -47,7 +47,8 @@ impl Laplace {
         geodesic::sample_posterior(self, metric, &MetricOptions::default(), options, progress)
     }
 
-    /// The same with a metric that is evaluated without matrices, or from a part of the data.
+    /// The same with a metric that is evaluated without matrices, from a part of the data, or with another smoothing of
+    /// kinks.
     pub fn sample_riemannian_with(
         &self,
         metric: MetricName,
@@ -66,7 +67,7 @@ impl Laplace {
         options: GeodesicOptions,
         progress: &dyn Progress,
     ) -> Result<Samples> {
-        geodesic::exponential_map(self, metric, velocities, options, progress)
+        geodesic::exponential_map(self, metric, Smoothing::Default, velocities, options, progress)
     }
 
     /// The velocities that lead from θ̂ to the given points, one per row.
@@ -77,6 +78,6 @@ impl Laplace {
         options: LogarithmOptions,
         progress: &dyn Progress,
     ) -> Result<Vec<Logarithm>> {
-        geodesic::logarithmic_map(self, metric, points, options, progress)
+        geodesic::logarithmic_map(self, metric, Smoothing::Default, points, options, progress)
     }
 }

@@ -59,7 +59,7 @@ pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
 pub use error::{Error, Result, Unsupported};
 pub use evaluate::Scores;
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
-pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples};
+pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
 pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
 pub use last_layer::{LastLayer, LastLayerPosterior};
 pub use likelihood::Family;

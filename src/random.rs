@@ -35,6 +35,8 @@ pub enum Purpose {
     ChainStart,
     /// The key of a Markov chain's own generator; the index is the chain.
     ChainKey,
+    /// Draws of the weights that the widths of smoothed kinks are measured from; the index is the draw.
+    Smoothing,
     /// Synthetic data, and whatever else a caller draws for itself.
     Data,
 }
@@ -42,7 +44,7 @@ pub enum Purpose {
 impl Purpose {
     /// Every purpose, for tests.
     #[cfg(test)]
-    const ALL: [Purpose; 11] = [
+    const ALL: [Purpose; 12] = [
         Purpose::Velocity,
         Purpose::Initialization,
         Purpose::Shuffle,
@@ -53,6 +55,7 @@ impl Purpose {
         Purpose::Preconditioner,
         Purpose::ChainStart,
         Purpose::ChainKey,
+        Purpose::Smoothing,
         Purpose::Data,
     ];
 
@@ -69,6 +72,7 @@ impl Purpose {
             Purpose::Preconditioner => b"preconditioner",
             Purpose::ChainStart => b"chain start",
             Purpose::ChainKey => b"chain key",
+            Purpose::Smoothing => b"smoothing",
             Purpose::Data => b"data",
         }
     }

@@ -21,6 +21,8 @@ mod geodesics;
 mod golden;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/smoothing.rs"]
+mod smoothing;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

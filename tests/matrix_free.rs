@@ -258,7 +258,7 @@ fn samples_agree_and_have_the_same_bits_on_any_number_of_threads() {
         assert!(exact.solver.is_none() && exact.batch.is_none());
         for batch in [None, Some(MetricBatch { size: 20, redraw: false }), Some(MetricBatch { size: 20, redraw: true })]
         {
-            let how = MetricOptions { solver: matrix_free(), batch };
+            let how = MetricOptions { solver: matrix_free(), batch, ..Default::default() };
             let one = on_threads(1, || draw(&posterior, FISHER, how).unwrap());
             let two = on_threads(2, || draw(&posterior, FISHER, how).unwrap());
             assert_eq!(one, two);

@@ -20,7 +20,7 @@ use riemannian_laplace::internals::laplace::MatrixFreeOptions;
 use riemannian_laplace::internals::metric::{self, Metric, MetricEvaluator};
 use riemannian_laplace::internals::ode::{Integrator, Status};
 use riemannian_laplace::internals::tensors::{self, TensorFile, Values};
-use riemannian_laplace::{GeodesicOptions, MetricName, SamplerOptions, Samples};
+use riemannian_laplace::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
 
 fn draw(laplace: &Laplace, metric: MetricName, how: &MetricOptions, range: std::ops::Range<usize>) -> Samples {
     let options = SamplerOptions { range, seed: 5, ..Default::default() };
@@ -47,7 +47,7 @@ fn ranges_of_metrics_of_a_part_of_the_data_are_joined_with_their_reports() {
     let laplace = Golden::load("p1").fit();
     let solver = MetricSolver::MatrixFree(MatrixFreeOptions::default());
     for redraw in [false, true] {
-        let how = MetricOptions { solver, batch: Some(MetricBatch { size: 15, redraw }) };
+        let how = MetricOptions { solver, batch: Some(MetricBatch { size: 15, redraw }), ..Default::default() };
         let draw = |range| draw(&laplace, MetricName::Fisher, &how, range);
         let (whole, joined) = (draw(0..5), Samples::join([draw(0..2), draw(2..5)]).unwrap());
         assert_eq!((&joined.theta, &joined.batch), (&whole.theta, &whole.batch));
@@ -164,10 +164,18 @@ fn cancelled_work_is_an_error_whatever_it_is() {
             continue;
         }
         let (geodesic, logarithm) = (GeodesicOptions::default(), LogarithmOptions::default());
-        let cancelled = exponential_map(&laplace, metric, velocities.view(), geodesic, &Patience::new(5));
+        let cancelled =
+            exponential_map(&laplace, metric, Smoothing::Default, velocities.view(), geodesic, &Patience::new(5));
         assert!(matches!(cancelled, Err(Error::Cancelled)), "{metric}");
         for limit in [5, 100] {
-            let cancelled = logarithmic_map(&laplace, metric, velocities.view(), logarithm, &Patience::new(limit));
+            let cancelled = logarithmic_map(
+                &laplace,
+                metric,
+                Smoothing::Default,
+                velocities.view(),
+                logarithm,
+                &Patience::new(limit),
+            );
             assert!(matches!(cancelled, Err(Error::Cancelled)), "{metric}");
         }
     }
@@ -183,8 +191,10 @@ fn only_metrics_with_maps_have_maps() {
     let width = laplace.parameters().len();
     let rows = common::normal_matrix(1, width, 9);
     let (geodesic, logarithm) = (GeodesicOptions::default(), LogarithmOptions::default());
-    let exponential = exponential_map(&laplace, MetricName::MongeLog, rows.view(), geodesic, &()).unwrap_err();
-    let logarithm = logarithmic_map(&laplace, MetricName::MongeLog, rows.view(), logarithm, &()).unwrap_err();
+    let exponential =
+        exponential_map(&laplace, MetricName::MongeLog, Smoothing::Default, rows.view(), geodesic, &()).unwrap_err();
+    let logarithm =
+        logarithmic_map(&laplace, MetricName::MongeLog, Smoothing::Default, rows.view(), logarithm, &()).unwrap_err();
     for error in [exponential, logarithm] {
         let message = error.to_string();
         assert!(error.is_input() && message.contains("monge-log metric is for sampling only"), "{message}");

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riemannian_laplace::MetricName;
-use riemannian_laplace::internals::geodesic::write_samples;
+use riemannian_laplace::internals::geodesic::{exponential_map, write_samples};
 
 use super::console::Console;
 use super::failure::Failure;
 use super::geodesic::{self, IntegratorArgs};
 use super::output::{OutputFile, counted};
 use super::posterior::PosteriorArgs;
+use super::smoothing::MapSmoothingArgs;
 
 /// Follow geodesics from the trained weights with given velocities
 #[derive(Debug, Args)]
@@ -25,6 +26,8 @@ pub struct ExpArgs {
     #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric_with_maps())]
     metric: MetricName,
     #[command(flatten)]
+    smoothing: MapSmoothingArgs,
+    #[command(flatten)]
     integrator: IntegratorArgs,
     /// Where to write the end points (safetensors)
     #[arg(long, value_name = "FILE")]
@@ -36,6 +39,9 @@ Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations
 status [S] (0 reached, 1 step limit, 2 not finite), certified [S] (1: reached with a drift of at most 1e-3, or within
 --drift-target).
 
+The metric of a relu or leaky_relu network jumps at its kinks, where vᵀGv changes; --smoothing 0.05 follows the smooth
+metric that `rla sample` uses.
+
 Example:
   rla exp --posterior posterior.safetensors --velocities v.safetensors --metric fisher \\
       --rtol 1e-8 --atol 1e-10 --integrator dop853 --out exp.safetensors";
@@ -46,11 +52,11 @@ pub fn run(args: &ExpArgs, console: &Console) -> Result<(), Failure> {
     let options = args.integrator.fixed_by_default()?;
     let laplace = args.posterior.load(console)?;
     let velocities = geodesic::read_vectors(&args.velocities, "v", &laplace)?;
-    geodesic::warn_about_kinks(&laplace, args.metric, console);
+    args.smoothing.announce(&laplace, args.metric, console);
     let progress = console.bar("following geodesics", velocities.nrows());
-    let ends = laplace
-        .exponential_map(args.metric, velocities.view(), options, &progress)
-        .map_err(Failure::about(&args.posterior.posterior))?;
+    let ends =
+        exponential_map(&laplace, args.metric, args.smoothing.smoothing(), velocities.view(), options, &progress)
+            .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     write_samples(out.path(), &ends)?;
     geodesic::report_failures(&ends, console);

@@ -10,13 +10,14 @@ use riemannian_laplace::internals::geodesic::{Accuracy, MetricBatch, MetricOptio
 use riemannian_laplace::internals::laplace::MatrixFreeOptions;
 use riemannian_laplace::internals::ode::Integrator;
 use riemannian_laplace::internals::tensors::TensorFile;
-use riemannian_laplace::{GeodesicOptions, MetricName, Samples};
+use riemannian_laplace::{GeodesicOptions, MetricName, Samples, Smoothing};
 use serde::Serialize;
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
 use super::output::{Summary, counted, short};
+use super::smoothing::warn_about_residuals;
 
 /// Parses a metric to sample with.
 pub fn metric() -> impl TypedValueParser<Value = MetricName> {
@@ -131,13 +132,13 @@ pub struct MetricArgs {
 }
 
 impl MetricArgs {
-    pub fn options(&self) -> MetricOptions {
+    pub fn options(&self, smoothing: Smoothing) -> MetricOptions {
         let solver = match self.metric_solver {
             MetricSolverName::Exact => MetricSolver::Exact,
             MetricSolverName::MatrixFree => MetricSolver::MatrixFree(MatrixFreeOptions::default()),
         };
         let batch = self.metric_batch.map(|size| MetricBatch { size, redraw: self.redraw });
-        MetricOptions { solver, batch }
+        MetricOptions { solver, batch, smoothing }
     }
 }
 
@@ -207,18 +208,6 @@ pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Arra
         .map_err(|error| Failure::Usage(format!("{}: tensor `{tensor}`: {error}", path.display())))
 }
 
-/// Warns before following geodesics of a network with kinks.
-pub fn warn_about_kinks(laplace: &Laplace, metric: MetricName, console: &Console) {
-    let model = laplace.model();
-    if model.has_kinks() && metric != MetricName::Euclidean {
-        console.warn(format!(
-            "the network ({}) has kinks: the metric jumps where a geodesic crosses one, so vᵀGv is not conserved and \
-             the samples cannot be certified; look at their drift, or train with a smooth activation such as silu or gelu",
-            model.description()
-        ));
-    }
-}
-
 /// Reports how many geodesics failed or could not be certified.
 pub fn report_failures(samples: &Samples, console: &Console) {
     let count = |wanted: Outcome| samples.outcome.iter().filter(|outcome| **outcome == wanted).count();
@@ -252,4 +241,5 @@ pub fn report_failures(samples: &Samples, console: &Console) {
             counted(samples.len(), "geodesic"),
         ));
     }
+    warn_about_residuals(samples, console);
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riemannian_laplace::MetricName;
-use riemannian_laplace::internals::geodesic::LogarithmOptions;
+use riemannian_laplace::internals::geodesic::{LogarithmOptions, logarithmic_map};
 use riemannian_laplace::internals::tensors::{self, Values};
 
 use super::arguments;
@@ -14,6 +14,7 @@ use super::failure::Failure;
 use super::geodesic;
 use super::output::{OutputFile, counted};
 use super::posterior::PosteriorArgs;
+use super::smoothing::MapSmoothingArgs;
 
 /// Find the velocities whose geodesics lead to given weights
 #[derive(Debug, Args)]
@@ -27,6 +28,8 @@ pub struct LogArgs {
     /// The Riemannian metric
     #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric_with_maps())]
     metric: MetricName,
+    #[command(flatten)]
+    smoothing: MapSmoothingArgs,
     /// Accept a velocity when its end point misses by at most this share of the distance
     #[arg(long, value_name = "T", default_value = "1e-8", value_parser = arguments::positive)]
     tolerance: f64,
@@ -47,11 +50,10 @@ pub fn run(args: &LogArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.posterior.posterior, &args.points])?;
     let laplace = args.posterior.load(console)?;
     let points = geodesic::read_vectors(&args.points, "theta", &laplace)?;
-    geodesic::warn_about_kinks(&laplace, args.metric, console);
+    args.smoothing.announce(&laplace, args.metric, console);
     let options = LogarithmOptions { tolerance: args.tolerance, ..Default::default() };
     let progress = console.bar("solving boundary value problems", points.nrows());
-    let found = laplace
-        .logarithmic_map(args.metric, points.view(), options, &progress)
+    let found = logarithmic_map(&laplace, args.metric, args.smoothing.smoothing(), points.view(), options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let velocities: Vec<f64> = found.iter().flat_map(|solution| solution.velocity.iter().copied()).collect();

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ndarray::Array2;
 use riemannian_laplace::Family;
 use riemannian_laplace::Laplace;
-use riemannian_laplace::internals::geodesic::read_samples;
+use riemannian_laplace::internals::geodesic::{MetricOptions, read_samples};
 use riemannian_laplace::internals::predict::{self, MonteCarlo};
 use riemannian_laplace::{Draws, Link, Prediction};
 use riemannian_laplace::{Error, Unsupported};
@@ -18,6 +18,7 @@ use super::console::Console;
 use super::failure::Failure;
 use super::geodesic;
 use super::output::counted;
+use super::smoothing::SampleSmoothingArgs;
 
 /// How weights become predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -66,6 +67,8 @@ pub struct MethodArgs {
     /// The samples of --method riemannian, as `rla sample` wrote them, instead of drawing any
     #[arg(long, value_name = "FILE", conflicts_with_all = ["samples", "metric", "seed"])]
     samples_file: Option<PathBuf>,
+    #[command(flatten)]
+    smoothing: SampleSmoothingArgs,
 }
 
 impl MethodArgs {
@@ -75,6 +78,10 @@ impl MethodArgs {
             let method = name_of(self.method);
             let message = format!("--metric belongs to --method riemannian; leave it out with --method {method}");
             return Err(Failure::Usage(message));
+        }
+        if self.smoothing.is_given() && (self.method != Method::Riemannian || self.samples_file.is_some()) {
+            let message = "--smoothing belongs to the sampling of --method riemannian; leave it out otherwise";
+            return Err(Failure::Usage(message.to_string()));
         }
         if self.samples_file.is_some() && self.method != Method::Riemannian {
             let method = name_of(self.method);
@@ -149,10 +156,11 @@ impl MethodArgs {
         let samples = match &self.samples_file {
             Some(path) => read_fitting(path, laplace)?,
             None => {
-                geodesic::warn_about_kinks(laplace, self.metric(), console);
+                self.smoothing.announce(laplace, self.metric(), console);
                 let options = SamplerOptions { seed: self.seed, ..SamplerOptions::first(self.samples) };
                 let progress = console.bar("following geodesics", self.samples);
-                laplace.sample_riemannian(self.metric(), &options, &progress)?
+                let how = MetricOptions { smoothing: self.smoothing.smoothing(), ..Default::default() };
+                laplace.sample_riemannian_with(self.metric(), &how, &options, &progress)?
             }
         };
         geodesic::report_failures(&samples, console);

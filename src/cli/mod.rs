@@ -16,6 +16,7 @@ mod posterior;
 mod predict;
 mod sample;
 mod scaling;
+mod smoothing;
 mod train;
 
 use std::process::ExitCode;

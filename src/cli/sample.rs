@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport};
 use super::output::{OutputFile, Summary, print, print_json, short};
 use super::posterior::PosteriorArgs;
+use super::smoothing::{SampleSmoothingArgs, SmoothingReport};
 
 /// Draw weights from the Riemannian posterior
 #[derive(Debug, Args)]
@@ -37,6 +38,8 @@ pub struct SampleArgs {
     #[command(flatten)]
     how: MetricArgs,
     #[command(flatten)]
+    smoothing: SampleSmoothingArgs,
+    #[command(flatten)]
     integrator: IntegratorArgs,
     /// Where to write the samples (safetensors)
     #[arg(long, value_name = "FILE")]
@@ -49,7 +52,7 @@ pub struct SampleArgs {
 const EXAMPLE: &str = "\
 Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
 status [S] (0 reached, 1 step limit, 2 not finite, 3 no logarithm), certified [S] (1: reached with a drift within the
-target). Metadata: metric, seed, range. A sample that failed is reported and counted, never dropped or replaced.
+target). Metadata: metric, seed, range, smoothing. A sample that failed is reported and counted, never dropped or replaced.
 
 By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and
 certified are then those whose drift is at most 1e-3.
@@ -57,6 +60,12 @@ certified are then those whose drift is at most 1e-3.
 With many weights and many data points the exact solver of the fisher metric needs too much memory: --metric-solver
 matrix-free gives the same geodesics without a matrix and reports its residual; --metric-batch makes the metric of a
 part of the data and reports how far that is from all of it.
+
+The metric of a relu or leaky_relu network jumps at its kinks. Its samples follow the metric of the network with relu
+rounded over ε, which is --smoothing times the spread of each unit's input over data and posterior; their certificates
+are about that metric, and predictions are by the network itself. Whether the width is small enough shows
+in the residual at the training data: a warning says when it exceeds 1.1 times that of the linearised network.
+--smoothing none follows the metric as it is, and no such sample can be certified.
 
 Example:
   rla sample --posterior posterior.safetensors --metric fisher --samples 500 --out samples.safetensors";
@@ -71,6 +80,8 @@ struct Report {
     seconds_per_sample: f64,
     #[serde(flatten)]
     metric: MetricReport,
+    #[serde(flatten)]
+    smoothing: Option<SmoothingReport>,
 }
 
 /// Runs the command.
@@ -79,11 +90,11 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let range = args.range.clone().unwrap_or(0..args.samples);
     let options = SamplerOptions { range, seed: args.seed, geodesic: args.integrator.certified_by_default()? };
     let laplace = args.posterior.load(console)?;
-    geodesic::warn_about_kinks(&laplace, args.metric, console);
+    args.smoothing.announce(&laplace, args.metric, console);
     let start = Instant::now();
     let progress = console.bar("following geodesics", options.range.len());
     let samples = laplace
-        .sample_riemannian_with(args.metric, &args.how.options(), &options, &progress)
+        .sample_riemannian_with(args.metric, &args.how.options(args.smoothing.smoothing()), &options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     drop(progress);
     let seconds = start.elapsed().as_secs_f64();
@@ -97,6 +108,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
         max_drift: samples.max_drift(),
         seconds_per_sample: seconds / samples.len() as f64,
         metric: MetricReport::new(&samples),
+        smoothing: SmoothingReport::new(&samples),
     };
     if args.json {
         return print_json(&report);
@@ -115,6 +127,9 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     summary.row("mean nfev", short(report.mean_nfev), "evaluations of the acceleration per sample");
     summary.row("max drift", short(report.max_drift), "relative change of vᵀGv, which a geodesic conserves");
     report.metric.add_to(&mut summary);
+    if let Some(report) = &report.smoothing {
+        report.add_to(&mut summary);
+    }
     summary.row("time", format!("{seconds:.2} s"), format!("{} s per sample", short(report.seconds_per_sample)));
     print(&summary.to_text())
 }

@@ -455,6 +455,9 @@ pub enum Error {
         /// The most integrations for one geodesic.
         attempts: usize,
     },
+    /// A width over which nothing can be rounded.
+    #[error("the smoothing width is {0}; it must be positive and finite")]
+    SmoothingWidth(f64),
     /// A range of samples that ends before it starts.
     #[error("the range of samples {start}..{end} ends before it starts")]
     BackwardRange {

@@ -25,6 +25,9 @@ pub enum JoinError {
     /// Parts of different networks.
     #[error("the parts have different numbers of parameters: {0} and {1}")]
     Parameters(usize, usize),
+    /// Parts whose metrics round kinks over different widths.
+    #[error("the metrics of the parts are smoothed over different widths: {0} and {1}")]
+    Smoothing(String, String),
     /// Parts whose metrics are made of different amounts of data.
     #[error("the metrics of the parts are made of different batches of data")]
     Batch,

@@ -47,6 +47,14 @@ pub enum Unsupported {
     /// A map that cannot be restricted to some of its points.
     #[error("this map cannot be restricted to a part of its points; use all of the data for the metric")]
     PartOfPoints,
+    /// Kinks that the metric cannot round.
+    #[error(
+        "the network ({model}) has kinks that cannot be smoothed, so its metric jumps and no sample could be certified; use a smooth activation such as silu or gelu, or ask for unsmoothed samples by name"
+    )]
+    Smoothing {
+        /// The network.
+        model: String,
+    },
     /// A structure that is computed from the training data, and cannot be saved without them.
     #[error("the {0} solver needs the training data; keep them in the file, or fit in weight space")]
     SaveWithoutData(&'static str),

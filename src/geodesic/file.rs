@@ -8,7 +8,8 @@
 //! | `status` | \[S\] | the code of the [`Outcome`] |
 //! | `certified` | \[S\] | 1 where the end was reached with a drift within the target, otherwise 0 |
 //!
-//! The metadata are `range` (`a..b`), and `metric` and `seed` where there are any.
+//! The metadata are `range` (`a..b`), and `metric`, `seed` and `smoothing` (the width over which the metric rounds kinks)
+//! where there are any.
 
 use std::ops::Range;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
         ("range", Some(format!("{start}..{end}"))),
         ("metric", samples.metric.map(|metric| metric.to_string())),
         ("seed", samples.seed.map(|seed| seed.to_string())),
+        ("smoothing", samples.smoothing.map(|width| width.to_string())),
     ];
     let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?)));
     tensors::write(path, &entries, metadata.collect())
@@ -85,6 +87,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
     }
     let metric = file.optional("metric", |text| text.parse().ok())?;
     let seed = file.optional("seed", |text| text.parse().ok())?;
+    let smoothing = file.optional("smoothing", |text| text.parse().ok().filter(|width: &f64| *width > 0.0))?;
     let range = file.contents.required(path, "range")?;
     let range = parse_range(range).filter(|range| range.len() == count).ok_or_else(|| Error::Metadata {
         path: path.to_path_buf(),
@@ -101,6 +104,8 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         drift,
         outcome,
         certified,
+        smoothing,
+        residuals: None,
         solver: None,
         batch: None,
     })

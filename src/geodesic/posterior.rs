@@ -1,9 +1,9 @@
 //! Geodesics of a fitted network by the metric's name: the Riemannian side of a [`Laplace`] approximation.
 //!
-//! Networks with kinks (relu, leaky_relu): the metric jumps at every kink a geodesic crosses, hundreds of times on its
-//! way, so vᵀGv is not conserved, and no tolerance can change that. Such geodesics are integrated once, within the step
-//! limit, and their drift is reported unchanged; a smooth activation (silu, gelu, softplus) gives a posterior that can
-//! be certified.
+//! Networks with kinks (relu, leaky_relu): samples follow the metric of the network with its kinks rounded
+//! ([`Smoothing`]), and their certificates are about that metric. Where the metric is left as it is, it jumps at every
+//! kink a geodesic crosses, vᵀGv is not conserved, and no tolerance can change that: such geodesics are integrated once,
+//! within the step limit, and their drift is reported unchanged.
 
 use ndarray::ArrayView2;
 
@@ -11,8 +11,10 @@ use super::exponential::{Accuracy, GeodesicOptions};
 use super::logarithm::{Logarithm, LogarithmOptions};
 use super::name::{MetricName, names_where};
 use super::paraboloid::GaussianLogarithm;
+use super::residuals::Residuals;
 use super::sampler::{SamplerOptions, exponentials, logarithms, sample, sample_monge_log};
 use super::samples::Samples;
+use super::smoothing::{self, Smoothing};
 use super::subsampled::{MetricBatch, Subsampling, SumOverData, of_all_data};
 use crate::error::{Error, Result, Unsupported};
 use crate::laplace::{Laplace, MatrixFreeOptions};
@@ -37,6 +39,8 @@ pub struct MetricOptions {
     pub solver: MetricSolver,
     /// The part of the data that the metric is made from (the velocities still come from the posterior of all data).
     pub batch: Option<MetricBatch>,
+    /// How it rounds the kinks of a network that has any.
+    pub smoothing: Smoothing,
 }
 
 impl MetricSolver {
@@ -92,6 +96,7 @@ impl MetricSolver {
 /// let how = MetricOptions {
 ///     solver: MetricSolver::MatrixFree(MatrixFreeOptions::default()),
 ///     batch: Some(MetricBatch { size: 2, redraw: true }),
+///     ..Default::default()
 /// };
 /// let samples = sample_posterior(&laplace, MetricName::Fisher, &how, &SamplerOptions::first(3), &())?;
 /// assert!(samples.solver.is_some_and(|report| report.worst_residual <= 1e-6));
@@ -106,10 +111,12 @@ pub fn sample_posterior(
     progress: &dyn Progress,
 ) -> Result<Samples> {
     check_options(metric, how)?;
-    let options = SamplerOptions { geodesic: for_network(laplace, options.geodesic), ..options.clone() };
-    let (base, precision) = (laplace.parameters(), &**laplace.precision());
+    let width = how.smoothing.for_samples(laplace, metric)?;
+    let options = SamplerOptions { geodesic: for_network(laplace, width, options.geodesic), ..options.clone() };
+    let posterior = smoothing::posterior(laplace, metric, width)?;
+    let (base, precision) = (posterior.parameters(), &**posterior.precision());
     let sum_over_data = |name| {
-        let target = &laplace.target(metric.needs())?;
+        let target = &posterior.target(metric.needs())?;
         let solver = how.solver.for_accuracy(options.geodesic.accuracy);
         if let Some(batch) = how.batch {
             return Subsampling { target, name, batch, solver, base, precision }.sample(&options, progress);
@@ -124,46 +131,58 @@ pub fn sample_posterior(
         MetricName::Fisher => sum_over_data(SumOverData::Fisher)?,
         MetricName::EmpiricalFisher => sum_over_data(SumOverData::EmpiricalFisher)?,
         MetricName::Monge => {
-            let target = laplace.target(metric.needs())?;
+            let target = posterior.target(metric.needs())?;
             sample(&metric::monge(&target), base, precision, &options, progress)?
         }
         MetricName::MongeLog => {
-            let target = laplace.target(metric.needs())?;
+            let target = posterior.target(metric.needs())?;
             let logarithm = GaussianLogarithm::new(precision)?;
             sample_monge_log(&metric::monge(&target), &logarithm, base, precision, &options, progress)?
         }
     };
-    Ok(Samples { metric: Some(metric), ..samples })
+    let residuals = match laplace.model().has_kinks() && metric != MetricName::Euclidean {
+        true => Residuals::of(laplace, &samples)?,
+        false => None,
+    };
+    Ok(Samples { metric: Some(metric), smoothing: width, residuals, ..samples })
 }
 
 /// The geodesics from θ̂ with the given velocities, one per row.
 pub fn exponential_map(
     laplace: &Laplace,
     metric: MetricName,
+    smoothing: Smoothing,
     velocities: ArrayView2<'_, f64>,
     options: GeodesicOptions,
     progress: &dyn Progress,
 ) -> Result<Samples> {
-    let (base, options) = (laplace.parameters(), for_network(laplace, options));
-    let ends = with_metric(laplace, metric, |metric| exponentials(metric, base, velocities, options, progress))?;
-    Ok(Samples { metric: Some(metric), ..ends })
+    let width = smoothing.for_maps(laplace, metric)?;
+    let (base, options) = (laplace.parameters(), for_network(laplace, width, options));
+    let ends = with_metric(laplace, metric, width, |metric| exponentials(metric, base, velocities, options, progress))?;
+    Ok(Samples { metric: Some(metric), smoothing: width, ..ends })
 }
 
 /// The velocities that lead from θ̂ to the given points, one per row.
 pub fn logarithmic_map(
     laplace: &Laplace,
     metric: MetricName,
+    smoothing: Smoothing,
     points: ArrayView2<'_, f64>,
     options: LogarithmOptions,
     progress: &dyn Progress,
 ) -> Result<Vec<Logarithm>> {
-    let base = laplace.parameters();
-    with_metric(laplace, metric, |metric| logarithms(metric, base, points, options, progress))
+    let (base, width) = (laplace.parameters(), smoothing.for_maps(laplace, metric)?);
+    with_metric(laplace, metric, width, |metric| logarithms(metric, base, points, options, progress))
 }
 
-/// Calls `work` with the metric of that name.
-fn with_metric<T>(laplace: &Laplace, name: MetricName, work: impl FnOnce(&dyn Metric) -> Result<T>) -> Result<T> {
-    let target = || laplace.target(name.needs());
+/// Calls `work` with the metric of that name, its kinks rounded over a width if there is one.
+fn with_metric<T>(
+    laplace: &Laplace,
+    name: MetricName,
+    width: Option<f64>,
+    work: impl FnOnce(&dyn Metric) -> Result<T>,
+) -> Result<T> {
+    let target = || smoothing::target(laplace, name, width);
     match name {
         MetricName::Euclidean => work(&metric::euclidean(laplace.parameters().len())),
         MetricName::Fisher => work(&metric::fisher(&target()?)),
@@ -191,9 +210,9 @@ fn check_options(metric: MetricName, how: &MetricOptions) -> Result<()> {
 }
 
 /// Tightening the tolerance is not tried where it cannot help.
-fn for_network(laplace: &Laplace, options: GeodesicOptions) -> GeodesicOptions {
+fn for_network(laplace: &Laplace, width: Option<f64>, options: GeodesicOptions) -> GeodesicOptions {
     match options.accuracy {
-        Accuracy::Drift { target, .. } if laplace.model().has_kinks() => {
+        Accuracy::Drift { target, .. } if laplace.model().has_kinks() && width.is_none() => {
             GeodesicOptions { accuracy: Accuracy::Drift { target, attempts: 1 }, ..options }
         }
         Accuracy::Drift { .. } | Accuracy::Tolerances { .. } => options,

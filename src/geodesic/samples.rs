@@ -6,6 +6,7 @@ use ndarray::{Array2, Axis, concatenate};
 
 use super::exponential::Geodesic;
 use super::name::MetricName;
+use super::residuals::Residuals;
 use super::subsampled::BatchReport;
 use crate::error::{JoinError, Result};
 use crate::laplace::SolverReport;
@@ -70,6 +71,10 @@ pub struct Samples {
     pub outcome: Vec<Outcome>,
     /// Whether each reached its end with a drift that was computed and is within the target.
     pub certified: Vec<bool>,
+    /// The width over which the metric rounds the network's kinks; none if it has no kinks, or they are not rounded.
+    pub smoothing: Option<f64>,
+    /// How far samples of a network with kinks are from the data, where their metric has data.
+    pub residuals: Option<Residuals>,
     /// What the matrix-free solver did, if it was used.
     pub solver: Option<SolverReport>,
     /// How far a sub-sampled metric is from that of all data, if one was used.
@@ -90,6 +95,8 @@ impl Samples {
             drift: Vec::with_capacity(count),
             outcome: Vec::with_capacity(count),
             certified: Vec::with_capacity(count),
+            smoothing: None,
+            residuals: None,
             solver: None,
             batch: None,
         };
@@ -187,6 +194,8 @@ impl Samples {
             drift: Vec::new(),
             outcome: Vec::new(),
             certified: Vec::new(),
+            smoothing: first.smoothing,
+            residuals: None,
             solver: None,
             batch: None,
         };
@@ -197,6 +206,12 @@ impl Samples {
             whole.certified.extend(part.certified);
             if let Some(report) = part.solver {
                 whole.solver.get_or_insert_with(SolverReport::default).merge(&report);
+            }
+            if let Some(residuals) = part.residuals {
+                match &mut whole.residuals {
+                    Some(whole) => whole.merge(&residuals),
+                    none => *none = Some(residuals),
+                }
             }
             if let Some(report) = part.batch {
                 match &mut whole.batch {
@@ -215,6 +230,9 @@ impl Samples {
         }
         if self.metric != next.metric {
             return Err(JoinError::Metric(describe(self.metric), describe(next.metric)));
+        }
+        if self.smoothing != next.smoothing {
+            return Err(JoinError::Smoothing(describe(self.smoothing), describe(next.smoothing)));
         }
         if self.theta.ncols() != next.theta.ncols() {
             return Err(JoinError::Parameters(self.theta.ncols(), next.theta.ncols()));

@@ -163,6 +163,18 @@ impl Laplace {
         Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
     }
 
+    /// The posterior of another model with the same parameters, with this posterior's data, hyperparameters and
+    /// structure.
+    pub(crate) fn with_model(&self, model: Arc<dyn Model>, what: &'static str) -> Result<Self> {
+        let data = self.problem.data.as_deref().ok_or(Error::NoTrainingData { what })?;
+        let problem = Problem { model, ..self.problem.clone() };
+        let structure = choose(&problem, self.structure)?;
+        let (curvature, fit) = accumulate(&problem, structure, data)?;
+        let precision = curvature.factor(self.prior.precision(), &problem.scales())?;
+        let (schema, prior) = (self.schema.clone(), self.prior.clone());
+        Ok(Self { problem, schema, prior, fit, structure, curvature: OnceLock::from(Arc::from(curvature)), precision })
+    }
+
     /// Assembles the contents of a file.
     pub(super) fn from_parts(
         problem: Problem,
@@ -309,8 +321,13 @@ impl Laplace {
     /// The posterior density that is being approximated, as a target for metrics, samplers and optimisers; `what` names
     /// the use, for the error where there are no training data.
     pub fn target(&self, what: &'static str) -> Result<Target> {
+        self.target_of(&*self.problem.model, what)
+    }
+
+    /// The same with another model of the same parameters in place of this posterior's.
+    pub(crate) fn target_of(&self, model: &dyn Model, what: &'static str) -> Result<Target> {
         let data = self.data().ok_or(Error::NoTrainingData { what })?;
-        let map = self.problem.model.bind(data.inputs().view())?;
+        let map = model.bind(data.inputs().view())?;
         let target = Target::new(map, self.family().shared(), data.targets().view(), self.prior.clone())?;
         Ok(target.tempered(self.temperature()))
     }

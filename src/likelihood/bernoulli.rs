@@ -55,6 +55,11 @@ impl Likelihood for Bernoulli {
         )
     }
 
+    /// 0, of a class that is certain.
+    fn largest_log_density(&self, _: &[f64]) -> Option<f64> {
+        Some(0.0)
+    }
+
     /// y − p, as 1 − p = sigmoid(−f) or −p.
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
         let score = |(y, f): (&f64, &f64)| {

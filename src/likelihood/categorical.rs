@@ -126,6 +126,11 @@ impl Likelihood for Categorical {
         label.map_or(f64::NAN, |label| Softmax::new(outputs).log_probability(outputs[label]))
     }
 
+    /// 0, of a class that is certain.
+    fn largest_log_density(&self, _: &[f64]) -> Option<f64> {
+        Some(0.0)
+    }
+
     /// e_y − p, with 1 − p_y as the sum of the others.
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
         let softmax = Softmax::new(outputs);

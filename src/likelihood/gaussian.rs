@@ -101,6 +101,11 @@ impl Likelihood for Gaussian {
         target.iter().zip(outputs).zip(self.levels()).map(log_density).sum()
     }
 
+    /// At f = y.
+    fn largest_log_density(&self, target: &[f64]) -> Option<f64> {
+        Some(self.log_density(target, target))
+    }
+
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
         let residuals = target.iter().zip(outputs).map(|(y, f)| y - f);
         match self.sigmas[..] {

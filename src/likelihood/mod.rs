@@ -86,6 +86,11 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// log p(y | f), with every constant.
     fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64;
 
+    /// The largest log p(y | f) over all outputs f, to which deviances are relative; `None` where there is none.
+    fn largest_log_density(&self, _target: &[f64]) -> Option<f64> {
+        None
+    }
+
     /// Writes ∂ log p(y | f)/∂f.
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]);
 

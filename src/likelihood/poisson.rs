@@ -50,6 +50,12 @@ impl Likelihood for Poisson {
         target.iter().zip(outputs).map(log_density).sum()
     }
 
+    /// At the rate y.
+    fn largest_log_density(&self, target: &[f64]) -> Option<f64> {
+        let log_rates: Vec<f64> = target.iter().map(|y| y.ln()).collect();
+        Some(self.log_density(target, &log_rates))
+    }
+
     /// y − r.
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
         write(gradient, target.iter().zip(outputs).map(|(y, &f)| y - exp(f)));

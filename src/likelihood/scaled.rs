@@ -59,6 +59,10 @@ impl Likelihood for Scaled {
         self.scale * self.likelihood.log_density(target, outputs)
     }
 
+    fn largest_log_density(&self, target: &[f64]) -> Option<f64> {
+        self.likelihood.largest_log_density(target).map(|largest| self.scale * largest)
+    }
+
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
         self.likelihood.gradient(target, outputs, gradient);
         Self::multiply(gradient, self.scale);

@@ -24,7 +24,7 @@ pub use blocks::{
 pub use evaluator::{Evaluated, Evaluator, PulledBack, frozen_rows, identity_seeds, jacobian};
 pub use explicit::{Explicit, ExplicitMap};
 pub use function::{FunctionModel, ParametricFunction};
-pub use model::{Group, Model};
+pub use model::{Group, Model, Rounding};
 pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
 pub(crate) use rows::{resize, single_row};
 pub use taylor::Taylor;

@@ -16,6 +16,17 @@ pub struct Group {
     pub size: usize,
 }
 
+/// How a model's kinks are rounded, and what the width of each is measured from.
+#[derive(Debug, Clone, Copy)]
+pub struct Rounding<'a> {
+    /// c, the width as a share of each unit's own scale; positive.
+    pub width: f64,
+    /// The inputs of the data, one row per point.
+    pub inputs: ArrayView2<'a, f64>,
+    /// Draws of θ − θ̂ from the posterior, one per row.
+    pub offsets: ArrayView2<'a, f64>,
+}
+
 /// A trained model: θ̂, names for its parts, and the outputs as a differentiable function of θ at given inputs.
 ///
 /// A trained network is one; [`FunctionModel`](super::FunctionModel) makes one from a formula.
@@ -40,6 +51,11 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     /// Whether the outputs have kinks as functions of θ (relu), so that no metric made of their derivatives is smooth.
     fn has_kinks(&self) -> bool {
         false
+    }
+    /// The same parameters in a model whose kinks are rounded, for a smooth metric; `None` where there are no kinks, or
+    /// one that cannot be rounded.
+    fn smoothed(&self, _rounding: &Rounding<'_>) -> Result<Option<Arc<dyn Model>>> {
+        Ok(None)
     }
     /// What a file must hold besides θ̂ to rebuild the model; `None` when it cannot be saved.
     fn record(&self) -> Option<String> {

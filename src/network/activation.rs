@@ -22,7 +22,8 @@
 //! (silu, gelu, gelu_tanh) the error is relative to the summands, and products with a factor below 2.2e-308 lose
 //! digits.
 
-mod jets;
+pub(super) mod jets;
+pub(super) mod loops;
 
 use std::fmt;
 use std::str::FromStr;
@@ -132,6 +133,16 @@ impl Activation {
         }
     }
 
+    /// The slope left of the hinge at 0 of an activation whose slope jumps there, to 1: 0 for relu, 0.01 for
+    /// leaky_relu. `None` for the others: elu's slope is continuous, and only its second derivative jumps.
+    pub fn slope_left_of_hinge(self) -> Option<f64> {
+        match self {
+            Self::Relu => Some(0.0),
+            Self::LeakyRelu => Some(jets::LEAK),
+            _ => None,
+        }
+    }
+
     /// Whether φ″ = 0 wherever it exists (identity, relu, leaky_relu).
     ///
     /// For the last two the Fisher metric jumps at the hinges, and a geodesic does not keep its speed there.
@@ -159,12 +170,7 @@ impl Activation {
 
     /// Replaces every z by φ(z) and writes φ′(z). Slices of equal length.
     pub fn replace_with_slope(&self, values: &mut [f64], slopes: &mut [f64]) {
-        debug_assert_eq!(values.len(), slopes.len());
-        with_jet!(*self, jet => in_whole_vectors([values, slopes], #[inline(always)] |[values, slopes]| {
-            for (value, slope) in values.iter_mut().zip(slopes) {
-                (*value, *slope, _) = jet(*value);
-            }
-        }));
+        with_jet!(*self, jet => loops::replace_with_slope(jet, values, slopes));
     }
 
     /// Replaces the Taylor coefficients z₀, z₁, z₂ of z(t) by those of φ(z(t)), φ(z₀), φ′z₁ and φ′z₂ + ½φ″z₁², and
@@ -179,55 +185,14 @@ impl Activation {
     /// assert_eq!((z0, z1, z2, slope), ([0.0], [1.0], [0.0], [1.0]));
     /// ```
     pub fn replace_taylor(&self, z0: &mut [f64], z1: &mut [f64], z2: &mut [f64], slopes: &mut [f64]) {
-        debug_assert!(z0.len() == z1.len() && z0.len() == z2.len() && z0.len() == slopes.len());
-        with_jet!(*self, jet => in_whole_vectors([z0, z1, z2, slopes], #[inline(always)] |[z0, z1, z2, slopes]| {
-            for (((z0, z1), z2), slope_out) in z0.iter_mut().zip(z1).zip(z2).zip(slopes) {
-                let (value, slope, second) = jet(*z0);
-                *z2 = slope * *z2 + 0.5 * second * *z1 * *z1;
-                *z1 *= slope;
-                (*z0, *slope_out) = (value, slope);
-            }
-        }));
+        with_jet!(*self, jet => loops::replace_taylor(jet, [z0, z1, z2], slopes));
     }
 
     /// Replaces the Taylor coefficients z₀, z₁ of z(t) by those of φ(z(t)), φ(z₀) and φ′z₁, and writes φ′(z₀) and its
     /// derivative φ″z₁ along the curve. Slices of equal length.
     pub fn replace_tangent(&self, z0: &mut [f64], z1: &mut [f64], slopes: &mut [f64], bends: &mut [f64]) {
-        debug_assert!(z0.len() == z1.len() && z0.len() == slopes.len() && z0.len() == bends.len());
-        with_jet!(*self, jet => in_whole_vectors([z0, z1, slopes, bends], #[inline(always)] |[z0, z1, slopes, bends]| {
-            for (((z0, z1), slope_out), change_out) in z0.iter_mut().zip(z1).zip(slopes).zip(bends) {
-                let (value, slope, second) = jet(*z0);
-                (*slope_out, *change_out) = (slope, second * *z1);
-                (*z0, *z1) = (value, slope * *z1);
-            }
-        }));
+        with_jet!(*self, jet => loops::replace_tangent(jet, [z0, z1], slopes, bends));
     }
-}
-
-/// Runs an elementwise loop over slices of equal length, the last few entries in arrays of a vector's length: one by
-/// one they would take many times as long.
-#[inline(always)]
-fn in_whole_vectors<const K: usize>(slices: [&mut [f64]; K], work: impl Fn([&mut [f64]; K])) {
-    const LANES: usize = 8;
-    let length = slices.iter().map(|slice| slice.len()).min().unwrap_or(0);
-    let whole = length - length % LANES;
-    vectorized(
-        #[inline(always)]
-        || {
-            let mut tails = [[0.0; LANES]; K];
-            let mut parts = slices.map(|slice| slice[..length].split_at_mut(whole));
-            for (tail, part) in tails.iter_mut().zip(&parts) {
-                tail[..part.1.len()].copy_from_slice(part.1);
-            }
-            work(parts.each_mut().map(|part| &mut *part.0));
-            if whole < length {
-                work(tails.each_mut().map(|tail| tail.as_mut_slice()));
-                for (tail, part) in tails.iter().zip(&mut parts) {
-                    part.1.copy_from_slice(&tail[..part.1.len()]);
-                }
-            }
-        },
-    );
 }
 
 impl fmt::Display for Activation {

@@ -4,7 +4,7 @@
 use candle_core::{Module, Result, Tensor};
 
 use super::layer::Layer;
-use super::layers::{AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Window};
+use super::layers::{AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Smoothed, Window};
 use super::{Activation, Linear};
 
 /// The outputs of a sequence of layers, which takes its tensors of parameters from `tensors`, in the order of θ.
@@ -18,6 +18,7 @@ pub(super) fn forward<'a>(
         hidden = match layer {
             Layer::Linear(layer) => linear(layer, tensors, &hidden)?,
             Layer::Activation(activation) => activate(*activation, &hidden)?,
+            Layer::Smoothed(layer) => smoothed(layer, &hidden)?,
             Layer::Conv2d(layer) => convolve(layer, tensors, &hidden)?,
             Layer::AvgPool2d(layer) => average(layer, &hidden)?,
             Layer::MaxPool2d(layer) => largest(layer, &hidden)?,
@@ -194,6 +195,16 @@ fn batch_norm<'a>(
     let channels = hidden.reshape((points, image.channels, image.pixels()))?;
     let normalized = channels.broadcast_sub(&constant(layer.mean.clone())?)?.broadcast_div(&constant(roots)?)?;
     scale_shift(tensors, (layer.weight, layer.bias), normalized)?.reshape((points, image.size()))
+}
+
+/// λz + (1 − λ)(zΦ(z/ε) + ½εϕ(z/ε)).
+fn smoothed(layer: &Smoothed, z: &Tensor) -> Result<Tensor> {
+    let widths = Tensor::from_slice(layer.widths(), layer.widths().len(), z.device())?.to_dtype(z.dtype())?;
+    let u = z.broadcast_div(&widths)?;
+    let probability = (((&u / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+    let density = ((u.sqr()? * -0.5)?.exp()? / std::f64::consts::TAU.sqrt())?;
+    let rounded = ((z * probability)? + (density.broadcast_mul(&widths)? * 0.5)?)?;
+    (z * layer.left())? + (rounded * (1.0 - layer.left()))?
 }
 
 /// φ on a tensor, in operations candle can differentiate.

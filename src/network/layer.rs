@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Activation;
 use super::layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Identity, LayerNorm, Linear, MaxPool2d, Residual,
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Identity, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
 };
 use super::tape::Kept;
 use crate::map::{
@@ -59,6 +59,9 @@ pub enum Layer {
     Dropout,
     /// The sum of two sequences of layers.
     Residual(Residual),
+    /// h = φ_ε(z), for the metric of a network with kinks; never saved.
+    #[serde(skip)]
+    Smoothed(Smoothed),
 }
 
 /// The verbs of a layer of either kind.
@@ -273,6 +276,19 @@ pub trait LayerVerbs {
         outputs: MatMut<'_, f64>,
         kept: &mut Kept,
     );
+    /// The same, showing the inputs z₀ and z₁ (2N rows) of every activation with a kink inside the layer on the way;
+    /// only layers that are made of layers have any.
+    fn forward_along_kinks(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        outputs: MatMut<'_, f64>,
+        kept: &mut Kept,
+        _show: &mut dyn FnMut(MatRef<'_, f64>),
+    ) {
+        self.forward_along(theta, velocity, inputs, outputs, kept);
+    }
     /// Computes, from sensitivities δ of the outputs and their derivatives δ̇ along the velocity, those of the inputs:
     /// pairs of M rows each.
     fn pull_back_along(
@@ -312,6 +328,18 @@ impl Layer {
             Layer::BatchNorm(norm) => Verbs::General(norm),
             Layer::Dropout => Verbs::Elementwise(&Identity::Dropout),
             Layer::Residual(block) => Verbs::General(block),
+            Layer::Smoothed(smoothed) => Verbs::Elementwise(smoothed),
+        }
+    }
+
+    /// The layer with its kinks rounded, each over the next of the widths (one for each unit) in the order of
+    /// [`forward_along_kinks`](LayerVerbs::forward_along_kinks); `None` where it has a kink that cannot be rounded.
+    pub(super) fn smoothed(&self, inputs_move: bool, widths: &mut dyn Iterator<Item = Vec<f64>>) -> Option<Layer> {
+        match self {
+            layer if !layer.verbs().has_kink() => Some(layer.clone()),
+            Layer::Activation(activation) => Smoothed::new(*activation, widths.next()?).map(Layer::Smoothed),
+            Layer::Residual(block) => block.smoothed(inputs_move, widths).map(Layer::Residual),
+            _ => None,
         }
     }
 }

@@ -13,6 +13,7 @@ mod sequence;
 mod tape;
 mod trained;
 mod training;
+mod widths;
 
 pub use crate::error::{InvalidTraining, UnknownActivation};
 pub use activation::Activation;
@@ -20,7 +21,7 @@ pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
 pub use layer::{Layer, ParameterGroup};
 pub use layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual,
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
 };
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};

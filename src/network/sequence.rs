@@ -238,16 +238,56 @@ impl Sequence {
     /// The outputs and their first Taylor coefficient along a velocity, with what
     /// [`pull_back_along`](Self::pull_back_along) needs.
     pub fn forward_along(&self, theta: &[f64], velocity: &[f64], inputs: MatRef<'_, f64>, tapes: &mut [Tape]) {
+        self.forward_along_kinks(theta, velocity, inputs, tapes, &mut |_| {});
+    }
+
+    /// The same, showing the inputs z₀ and z₁ of every activation with a kink in the parameters (2N rows) on the way: one
+    /// with parameters before it, in this sequence or (where the inputs move) outside.
+    pub fn forward_along_kinks(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        tapes: &mut [Tape],
+        show: &mut dyn FnMut(MatRef<'_, f64>),
+    ) {
+        let inputs_move = inputs.nrows() > n_points(tapes);
         for (index, (layer, place)) in self.layers.iter().zip(&self.places).enumerate() {
+            let moves = inputs_move || place.params.end > 0;
             let stage = self.stage(index, 2, inputs, tapes);
             match layer.verbs() {
-                Verbs::Elementwise(layer) => layer.forward_along(stage.outputs, stage.kept),
+                Verbs::Elementwise(layer) => {
+                    if moves && layer.has_kink() {
+                        show(stage.outputs.as_ref());
+                    }
+                    layer.forward_along(stage.outputs, stage.kept);
+                }
                 Verbs::General(layer) => {
                     let (theta, velocity) = (&theta[place.params.clone()], &velocity[place.params.clone()]);
-                    layer.forward_along(theta, velocity, stage.inputs, stage.outputs, stage.kept);
+                    let (inputs, outputs) = (stage.inputs, stage.outputs);
+                    if moves {
+                        layer.forward_along_kinks(theta, velocity, inputs, outputs, stage.kept, show);
+                    } else {
+                        layer.forward_along(theta, velocity, inputs, outputs, stage.kept);
+                    }
                 }
             }
         }
+    }
+
+    /// The same layers with every kink in the parameters rounded over the next of the widths, in the order of
+    /// [`forward_along_kinks`](Self::forward_along_kinks); `None` where a kink cannot be rounded.
+    pub(super) fn smoothed(
+        &self,
+        inputs_move: bool,
+        widths: &mut dyn Iterator<Item = Vec<f64>>,
+    ) -> Option<Vec<Layer>> {
+        let smooth = |(index, (layer, place)): (usize, (&Layer, &Place))| {
+            let moves = inputs_move || place.params.end > 0;
+            // Within a sequence, inputs of a layer other than the first come with their motion.
+            if moves { layer.smoothed(inputs_move || index > 0, widths) } else { Some(layer.clone()) }
+        };
+        self.layers.iter().zip(&self.places).enumerate().map(smooth).collect()
     }
 
     /// Computes, from the seeds, the sensitivities of the outputs of every layer, and those of the inputs if they are

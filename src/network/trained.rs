@@ -10,7 +10,7 @@ use super::layer::{Layer, Verbs};
 use super::{Activation, Architecture, Mlp, NetworkMap};
 use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, check_size};
-use crate::map::{BlockShape, Group, Map, Model};
+use crate::map::{BlockShape, Group, Map, Model, Rounding};
 use crate::random::{Purpose, stream};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
@@ -233,6 +233,10 @@ impl Model for Network {
 
     fn has_kinks(&self) -> bool {
         self.architecture.has_kinks()
+    }
+
+    fn smoothed(&self, rounding: &Rounding<'_>) -> Result<Option<Arc<dyn Model>>> {
+        Ok(self.with_rounded_kinks(rounding)?.map(|network| Arc::new(network) as Arc<dyn Model>))
     }
 
     fn record(&self) -> Option<String> {

@@ -175,7 +175,7 @@ fn mixture(laplace: &Laplace, weights: ArrayView2<'_, f64>, inputs: &Array2<f64>
 }
 
 /// Draws θ ~ N(θ̂, G⁻¹), one per row. Draw i of a seed is the same in any range and on any number of threads; it is θ̂
-/// plus the velocity of Riemannian sample i.
+/// plus the velocity of Riemannian sample i (unless the metric rounds kinks, which has a precision of its own).
 pub fn draw_weights(laplace: &Laplace, draws: &Draws) -> Result<Array2<f64>> {
     let theta = laplace.parameters();
     let count = draws.range.len();

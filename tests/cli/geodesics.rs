@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use riemannian_laplace::internals::tensors::{self, TensorFile, Values};
-use riemannian_laplace::{Activation, Architecture, Network};
 
 use super::{Folder, repository};
 
@@ -23,7 +22,7 @@ fn gaussian_case() -> Folder {
     fitted("p1", "--activation tanh --likelihood gaussian --prior-precision 0.3 --sigma 0.2")
 }
 
-fn write(folder: &Folder, name: &str, tensor: &str, shape: [usize; 2], values: &[f64]) {
+pub(super) fn write(folder: &Folder, name: &str, tensor: &str, shape: [usize; 2], values: &[f64]) {
     let entry = [(tensor, shape.to_vec(), Values::Real(values))];
     tensors::write(&folder.path(name), &entry, BTreeMap::new()).expect("a written file");
 }
@@ -287,22 +286,4 @@ fn a_geodesic_that_cannot_be_finished_is_reported_and_the_others_are_kept() {
     let outcome = folder.ok(arguments);
     assert!(outcome.stderr.contains("1 of 2 geodesics reached the step limit"), "{}", outcome.stderr);
     assert!(reals(&folder, "e.safetensors", "theta")[..31].iter().all(|value| value.is_finite()));
-}
-
-#[test]
-fn a_network_with_kinks_is_warned_about_by_the_name_of_its_activation() {
-    let folder = Folder::new();
-    let architecture = Architecture::new(&[1, 6, 1], Activation::Relu).expect("layer sizes");
-    Network::random(architecture, 1).save(&folder.path("model.safetensors")).expect("a saved network");
-    let data = repository("tests/golden/p1/train.csv");
-    folder.ok(&format!(
-        "fit --model model.safetensors --data {data} --target y --likelihood gaussian --sigma 0.2 --out p.safetensors"
-    ));
-    let outcome = folder.ok("sample --posterior p.safetensors --samples 3 --max-steps 200 --out s.safetensors --json");
-    assert!(outcome.stderr.contains("relu"), "{}", outcome.stderr);
-    // One integration each, within the step limit.
-    assert!(outcome.json()["mean_nfev"].as_f64().is_some_and(|count| count <= 200.0 * 6.0 + 2.0));
-    let sample = "sample --posterior p.safetensors --metric euclidean --samples 3 --out s.safetensors";
-    assert!(!folder.ok(sample).stderr.contains("relu"));
-    assert_eq!(folder.ok(&format!("{sample} --quiet")).stdout, "");
 }

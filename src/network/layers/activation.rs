@@ -17,7 +17,7 @@ impl Elementwise for Activation {
     }
 
     fn has_kink(&self) -> bool {
-        matches!(self, Activation::Relu | Activation::LeakyRelu)
+        self.slope_left_of_hinge().is_some()
     }
 
     fn kept(&self, width: usize, points: usize) -> Kept {
@@ -44,12 +44,7 @@ impl Elementwise for Activation {
     }
 
     fn pull_back(&self, sensitivities: MatMut<'_, f64>, kept: &Kept) {
-        for (deltas, slopes) in sensitivities.col_iter_mut().zip(kept.matrix.col_iter()) {
-            let slopes = column_slice(slopes);
-            for block in column_slice_mut(deltas).chunks_exact_mut(slopes.len().max(1)) {
-                scale_by(slopes, block);
-            }
-        }
+        pull_back_slopes(sensitivities, kept);
     }
 
     fn forward_along(&self, values: MatMut<'_, f64>, kept: &mut Kept) {
@@ -63,16 +58,31 @@ impl Elementwise for Activation {
     }
 
     fn pull_back_along(&self, sensitivities: MatMut<'_, f64>, along: MatMut<'_, f64>, kept: &Kept) {
-        let kept = kept.matrix.col_iter().zip(kept.along.col_iter());
-        for ((deltas, along), (slopes, bends)) in sensitivities.col_iter_mut().zip(along.col_iter_mut()).zip(kept) {
-            let (slopes, bends) = (column_slice(slopes), column_slice(bends));
-            let n = slopes.len().max(1);
-            let blocks = column_slice_mut(deltas).chunks_exact_mut(n).zip(column_slice_mut(along).chunks_exact_mut(n));
-            for (deltas, along) in blocks {
-                scale_by(slopes, along);
-                add_products(deltas, bends, along);
-                scale_by(slopes, deltas);
-            }
+        pull_back_slopes_along(sensitivities, along, kept);
+    }
+}
+
+/// δ ← δ∘φ′ with the slopes that a layer has kept.
+pub(super) fn pull_back_slopes(sensitivities: MatMut<'_, f64>, kept: &Kept) {
+    for (deltas, slopes) in sensitivities.col_iter_mut().zip(kept.matrix.col_iter()) {
+        let slopes = column_slice(slopes);
+        for block in column_slice_mut(deltas).chunks_exact_mut(slopes.len().max(1)) {
+            scale_by(slopes, block);
+        }
+    }
+}
+
+/// δ̇ ← δ̇∘φ′ + δ∘φ″z₁ and δ ← δ∘φ′ with what a layer has kept.
+pub(super) fn pull_back_slopes_along(sensitivities: MatMut<'_, f64>, along: MatMut<'_, f64>, kept: &Kept) {
+    let kept = kept.matrix.col_iter().zip(kept.along.col_iter());
+    for ((deltas, along), (slopes, bends)) in sensitivities.col_iter_mut().zip(along.col_iter_mut()).zip(kept) {
+        let (slopes, bends) = (column_slice(slopes), column_slice(bends));
+        let n = slopes.len().max(1);
+        let blocks = column_slice_mut(deltas).chunks_exact_mut(n).zip(column_slice_mut(along).chunks_exact_mut(n));
+        for (deltas, along) in blocks {
+            scale_by(slopes, along);
+            add_products(deltas, bends, along);
+            scale_by(slopes, deltas);
         }
     }
 }

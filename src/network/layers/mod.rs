@@ -16,6 +16,7 @@ mod max_pool;
 mod normalization;
 mod residual;
 mod scale_shift;
+mod smoothed;
 
 pub use avg_pool::{AvgPool2d, GlobalAvgPool};
 pub use batch_norm::BatchNorm;
@@ -28,6 +29,7 @@ pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use max_pool::MaxPool2d;
 pub use residual::Residual;
+pub use smoothed::Smoothed;
 
 use crate::linalg::{add_products, products};
 

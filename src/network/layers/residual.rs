@@ -98,6 +98,20 @@ impl Residual {
         std::iter::once(("body", &self.body)).chain(self.shortcut.iter().map(|shortcut| ("shortcut", shortcut)))
     }
 
+    /// The block with the kinks of its branches rounded; `None` where one cannot be.
+    pub(in super::super) fn smoothed(
+        &self,
+        inputs_move: bool,
+        widths: &mut dyn Iterator<Item = Vec<f64>>,
+    ) -> Option<Self> {
+        let body = self.body.smoothed(inputs_move, widths)?;
+        let shortcut = match &self.shortcut {
+            Some(shortcut) => shortcut.smoothed(inputs_move, widths)?,
+            None => Vec::new(),
+        };
+        Self::new(body, shortcut).ok()
+    }
+
     /// Parameters of the body, and of the shortcut.
     fn split<'a, T>(&self, parameters: &'a [T]) -> (&'a [T], &'a [T]) {
         parameters.split_at(self.body.n_params())
@@ -338,11 +352,23 @@ impl LayerVerbs for Residual {
         outputs: MatMut<'_, f64>,
         kept: &mut Kept,
     ) {
+        self.forward_along_kinks(theta, velocity, inputs, outputs, kept, &mut |_| {});
+    }
+
+    fn forward_along_kinks(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        outputs: MatMut<'_, f64>,
+        kept: &mut Kept,
+        show: &mut dyn FnMut(MatRef<'_, f64>),
+    ) {
         let (theta, velocity) = (self.split(theta), self.split(velocity));
         let (body, shortcut) = self.split_tapes_mut(&mut kept.inner);
-        self.body.forward_along(theta.0, velocity.0, inputs, body);
+        self.body.forward_along_kinks(theta.0, velocity.0, inputs, body, show);
         if let Some(sequence) = &self.shortcut {
-            sequence.forward_along(theta.1, velocity.1, inputs, shortcut);
+            sequence.forward_along_kinks(theta.1, velocity.1, inputs, shortcut, show);
         }
         self.add_up(inputs, outputs, kept);
     }
