@@ -4,7 +4,9 @@
 use candle_core::{Module, Result, Tensor};
 
 use super::layer::Layer;
-use super::layers::{AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Smoothed, Window};
+use super::layers::{
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Smoothed, Window,
+};
 use super::{Activation, Linear};
 
 /// The outputs of a sequence of layers, which takes its tensors of parameters from `tensors`, in the order of θ.

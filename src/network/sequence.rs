@@ -277,11 +277,7 @@ impl Sequence {
 
     /// The same layers with every kink in the parameters rounded over the next of the widths, in the order of
     /// [`forward_along_kinks`](Self::forward_along_kinks); `None` where a kink cannot be rounded.
-    pub(super) fn smoothed(
-        &self,
-        inputs_move: bool,
-        widths: &mut dyn Iterator<Item = Vec<f64>>,
-    ) -> Option<Vec<Layer>> {
+    pub(super) fn smoothed(&self, inputs_move: bool, widths: &mut dyn Iterator<Item = Vec<f64>>) -> Option<Vec<Layer>> {
         let smooth = |(index, (layer, place)): (usize, (&Layer, &Place))| {
             let moves = inputs_move || place.params.end > 0;
             // Within a sequence, inputs of a layer other than the first come with their motion.
