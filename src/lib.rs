@@ -60,7 +60,7 @@ pub use error::{Error, Result, Unsupported};
 pub use evaluate::Scores;
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
 pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
-pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
+pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure, Weights};
 pub use last_layer::{LastLayer, LastLayerPosterior};
 pub use likelihood::Family;
 pub use map::{FunctionModel, Model, Taylor};
@@ -77,7 +77,7 @@ pub mod prelude {
         Activation, Architecture, Batches, Contents, Dataset, Draws, EvidenceOptimum, EvidenceOptions, Family,
         FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer, Linear,
         Link, Method, MetricName, Model, Network, Prediction, PriorValues, Progress, SamplerOptions, Samples, Scaling,
-        Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, train,
+        Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, Weights, train,
     };
 }
 

@@ -37,6 +37,8 @@ pub enum Purpose {
     ChainKey,
     /// Draws of the weights that the widths of smoothed kinks are measured from; the index is the draw.
     Smoothing,
+    /// The parameters of a random sub-network; the index is always 0.
+    Subnetwork,
     /// Synthetic data, and whatever else a caller draws for itself.
     Data,
 }
@@ -44,7 +46,7 @@ pub enum Purpose {
 impl Purpose {
     /// Every purpose, for tests.
     #[cfg(test)]
-    const ALL: [Purpose; 12] = [
+    const ALL: [Purpose; 13] = [
         Purpose::Velocity,
         Purpose::Initialization,
         Purpose::Shuffle,
@@ -56,6 +58,7 @@ impl Purpose {
         Purpose::ChainStart,
         Purpose::ChainKey,
         Purpose::Smoothing,
+        Purpose::Subnetwork,
         Purpose::Data,
     ];
 
@@ -73,6 +76,7 @@ impl Purpose {
             Purpose::ChainStart => b"chain start",
             Purpose::ChainKey => b"chain key",
             Purpose::Smoothing => b"smoothing",
+            Purpose::Subnetwork => b"subnetwork",
             Purpose::Data => b"data",
         }
     }

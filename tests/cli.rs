@@ -21,6 +21,8 @@ mod geodesics;
 mod golden;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/parts.rs"]
+mod parts;
 #[path = "cli/smoothing.rs"]
 mod smoothing;
 

@@ -4,13 +4,14 @@ mod common;
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use riemannian_laplace::EvidenceOptions;
 use riemannian_laplace::Family;
 use riemannian_laplace::Link;
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{Activation, Network};
-use riemannian_laplace::{FitOptions, Laplace, Structure};
+use riemannian_laplace::{FitOptions, Laplace, Model, Structure, Weights};
 use serde_json::Value;
 
 use common::{Outcome, assert_all_close, file, is_close, read_dataset, read_numbers};
@@ -36,6 +37,10 @@ impl Case {
     }
 
     fn fit(&self, structure: Structure) -> Result<Laplace, Box<dyn Error>> {
+        self.fit_part(structure, &Weights::All)
+    }
+
+    fn fit_part(&self, structure: Structure, weights: &Weights) -> Result<Laplace, Box<dyn Error>> {
         let activation: Activation = text(&self.config, "activation").parse()?;
         let network = Network::load(&self.folder.join("model.safetensors"), Some(activation))?;
         let data = read_dataset(&self.folder.join("train.csv"))?;
@@ -48,7 +53,8 @@ impl Case {
             structure,
             ..Default::default()
         };
-        Ok(Laplace::fit(network, data, family, &options)?)
+        let model: Arc<dyn Model> = Arc::new(network);
+        Ok(Laplace::fit_shared(weights.restrict(&model)?, data, family, &options)?)
     }
 
     fn tensor(&self, name: &str) -> &[f64] {
@@ -149,16 +155,24 @@ fn linearised_predictive() -> Outcome {
 
 #[test]
 fn the_approximate_posteriors_are_those_of_laplace_torch() -> Outcome {
-    let structures = [(Structure::Diagonal, "diag"), (Structure::Kronecker, "kron")];
-    for (name, (structure, word)) in ["p1", "p2", "p3"].iter().flat_map(|name| structures.map(|s| (name, s))) {
+    let structures = [
+        (Structure::Diagonal, Weights::All, "diag"),
+        (Structure::Kronecker, Weights::All, "kron"),
+        (Structure::WeightSpace, Weights::LastLayer, "last-layer"),
+        (Structure::FunctionSpace, Weights::LastLayer, "last-layer"),
+    ];
+    for (name, (structure, weights, word)) in
+        ["p1", "p2", "p3"].iter().flat_map(|name| structures.clone().map(|s| (name, s)))
+    {
         let case = Case::read(name)?;
-        let laplace = case.fit(structure)?;
+        let laplace = case.fit_part(structure, &weights)?;
+        assert_eq!(laplace.parameters().len() as f64, number(&case.expected["structures"][word], "n_params"));
         let expected = number(&case.expected["structures"][word], "log_marginal_likelihood");
         // Sums of D logarithms, computed in another order.
         assert!(is_close(laplace.log_marginal_likelihood(), expected, 1e-9, 0.0), "{name}");
         let inputs = read_numbers(&case.folder.join("test.csv"))?;
         let variances: Vec<f64> = laplace.linearized(&inputs)?.variance().iter().copied().collect();
-        assert_all_close(&variances, case.tensor(&format!("glm_f_var_{word}")), 1e-9, name);
+        assert_all_close(&variances, case.tensor(&format!("glm_f_var_{}", word.replace('-', "_"))), 1e-9, name);
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! `rla fit`: the Laplace posterior of a trained network.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
-use riemannian_laplace::{Contents, FitOptions, Laplace, PriorValues, Structure};
+use riemannian_laplace::{Contents, FitOptions, Laplace, Model, PriorValues};
 use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
 use serde::Serialize;
 
@@ -18,9 +18,10 @@ use super::data::DataArgs;
 use super::failure::Failure;
 use super::model::ModelArgs;
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
+use super::posterior_form::FormArgs;
 use super::scaling::ScalingArgs;
 
-/// Fit the Laplace posterior of a trained network over all its weights
+/// Fit the Laplace posterior of a trained network over all its weights, or some of them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct FitArgs {
@@ -45,13 +46,8 @@ pub struct FitArgs {
     /// What --optimize tunes: one prior precision, or one per layer [default: scalar]
     #[arg(long, value_enum, requires = "optimize", conflicts_with = "prior_precision")]
     prior: Option<PriorName>,
-    /// The structure of the posterior precision: exact (full, or auto, which is the same as long as it fits), or an
-    /// approximation
-    #[arg(long, value_name = "STRUCTURE", default_value = "auto", value_parser = structure())]
-    structure: &'static str,
-    /// Which of the exact solvers to use with --structure auto or full; the answer is the same
-    #[arg(long, value_name = "SOLVER", value_parser = solver())]
-    solver: Option<Structure>,
+    #[command(flatten)]
+    form: FormArgs,
     /// Keep the training data out of the file (which then holds a D × D matrix instead)
     #[arg(long)]
     without_data: bool,
@@ -61,9 +57,6 @@ pub struct FitArgs {
     /// Print the outcome as one JSON object
     #[arg(long)]
     json: bool,
-    /// The weights that are uncertain
-    #[arg(long, hide = true, default_value = "all", value_parser = ["all"])]
-    weights: String,
 }
 
 const EXAMPLE: &str = "\
@@ -74,7 +67,14 @@ Example, with prior precision and noise tuned to the data:
 Example, a PyTorch model with a known prior precision, and the outcome as JSON:
   rla fit --model mlp.safetensors --activation relu --data train.csv \\
       --target label --likelihood categorical --prior-precision 0.5 \\
-      --out posterior.safetensors --json";
+      --out posterior.safetensors --json
+
+Example, a network too large for the exact posterior: only its last layer is
+uncertain, or all of it with a Kronecker-factored precision:
+  rla fit --model mnist.safetensors --data digits.csv --target label \
+      --likelihood categorical --weights last-layer --optimize --out last.safetensors
+  rla fit --model mnist.safetensors --data digits.csv --target label \
+      --likelihood categorical --structure kron --optimize --out kron.safetensors";
 
 /// The prior precisions that are tuned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -136,11 +136,13 @@ impl From<&[f64]> for OneOrMany {
 
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
-    let structure = chosen_structure(args)?;
+    let structure = args.form.structure(args.without_data)?;
     let family = family(args)?;
     let mut inputs = vec![args.model.path.as_path(), args.data.data.as_path()];
     inputs.extend(args.scaling.scaling.as_deref());
+    inputs.extend(args.form.file());
     let out = OutputFile::at(&args.out, &inputs)?;
+    let weights = args.form.weights()?;
     let network = args.model.read(&family, console)?;
     let architecture = network.architecture();
     family
@@ -148,14 +150,6 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&args.model.path))?;
-    let layers = architecture.layer_params().len();
-    if args.prior_precision.len() > 1 && args.prior_precision.len() != layers {
-        return Err(Failure::Usage(format!(
-            "--prior-precision has {} values; give one, or one for each of the {layers} layers of {}",
-            args.prior_precision.len(),
-            args.model.path.display(),
-        )));
-    }
     let data = args.scaling.read(&args.data, &args.model.path, args.likelihood, console)?;
     data.check_against(&network, family.likelihood())?;
     let schema = data.dataset.schema();
@@ -179,7 +173,13 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         values => values.to_vec().into(),
     };
     let options = FitOptions { prior_precision, structure, ..Default::default() };
-    let mut laplace = Laplace::fit(network, data.dataset, family, &options)?;
+    let whole: Arc<dyn Model> = Arc::new(network);
+    let rule =
+        FitOptions { prior_precision: PriorValues::Shared(first_prior(&args.prior_precision)), ..options.clone() };
+    let model =
+        weights.restrict_with(&whole, &data.dataset, &family, &rule).map_err(Failure::about(&args.model.path))?;
+    check_prior(args, &*model)?;
+    let mut laplace = Laplace::fit_shared(model, data.dataset, family, &options)?;
     drop(progress);
     let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
     let seconds = began.elapsed().as_secs_f64();
@@ -195,41 +195,22 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     print(&summary(args, &laplace, &tuning, seconds).to_text())
 }
 
-/// The words of --structure: those of the registry.
-fn structure() -> impl TypedValueParser<Value = &'static str> {
-    let mut words = vec!["auto"];
-    Structure::ALL.iter().map(|structure| structure.word()).for_each(|word| {
-        if !words.contains(&word) {
-            words.push(word);
-        }
-    });
-    PossibleValuesParser::new(words.clone())
-        .map(move |word| words.iter().copied().find(|known| *known == word).unwrap_or("auto"))
+/// The prior precision by which a sub-network is chosen.
+fn first_prior(values: &[f64]) -> f64 {
+    values.first().copied().unwrap_or(1.0)
 }
 
-/// The exact solvers by name.
-fn solver() -> impl TypedValueParser<Value = Structure> {
-    let exact =
-        Structure::ALL.iter().filter(|structure| structure.word() == "full").map(|structure| structure.solver());
-    PossibleValuesParser::new(["auto"].into_iter().chain(exact))
-        .map(|name| Structure::of_solver(&name).unwrap_or_default())
-}
-
-/// The structure to fit: a file without data needs one whose sums can be written.
-fn chosen_structure(args: &FitArgs) -> Result<Structure, Failure> {
-    let of_word = |word: &str| Structure::ALL.iter().copied().find(|structure| structure.word() == word);
-    match (args.structure, args.solver.unwrap_or_default(), args.without_data) {
-        ("auto" | "full", Structure::Auto, true) => Ok(Structure::WeightSpace),
-        ("auto" | "full", Structure::FunctionSpace, true) => Err(Failure::Usage(
-            "--without-data stores the D × D matrix of the weight-space solver; leave out --solver function-space"
-                .to_string(),
-        )),
-        ("auto" | "full", solver, _) => Ok(solver),
-        (word, Structure::Auto, _) => Ok(of_word(word).unwrap_or_default()),
-        (word, solver, _) => {
-            Err(Failure::Usage(format!("--solver {solver} belongs to --structure full; leave it out with {word}")))
-        }
+/// Checks that there is one prior precision, or one for each layer that has uncertain weights.
+fn check_prior(args: &FitArgs, model: &dyn Model) -> Result<(), Failure> {
+    let (values, layers) = (args.prior_precision.len(), model.groups().len());
+    if values <= 1 || values == layers {
+        return Ok(());
     }
+    let uncertain = if model.subset().is_some() { "uncertain " } else { "" };
+    Err(Failure::Usage(format!(
+        "--prior-precision has {values} values; give one, or one for each of the {layers} {uncertain}layers of {}",
+        args.model.path.display(),
+    )))
 }
 
 fn family(args: &FitArgs) -> Result<Family, Failure> {
@@ -320,7 +301,11 @@ fn summary(args: &FitArgs, laplace: &Laplace, tuning: &Tuning, seconds: f64) -> 
     let title =
         format!("posterior of {}, {likelihood} likelihood, written to {}", model.description(), args.out.display());
     let mut summary = Summary::new(title);
-    summary.row("parameters", model.n_params(), "weights and biases, all uncertain");
+    let meaning = match model.subset() {
+        None => "weights and biases, all uncertain".to_string(),
+        Some(place) => format!("uncertain, of {}: {}", place.all.len(), place.name),
+    };
+    summary.row("parameters", model.n_params(), meaning);
     summary.row("data points", laplace.n_data(), format!("with {} each", counted(model.n_outputs(), "network output")));
     summary.row(
         "log likelihood",

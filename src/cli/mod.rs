@@ -13,6 +13,7 @@ mod method;
 mod model;
 mod output;
 mod posterior;
+mod posterior_form;
 mod predict;
 mod sample;
 mod scaling;

@@ -10,6 +10,7 @@ mod optimization;
 mod problems;
 mod reference;
 mod samples;
+mod selection;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -21,13 +22,14 @@ use std::path::PathBuf;
 pub use backbone::BackboneError;
 pub use integration::InvalidOptions;
 pub(crate) use memory::gigabytes;
-pub use names::{UnknownActivation, UnknownLikelihood, UnknownMetric};
+pub use names::{UnknownActivation, UnknownLikelihood, UnknownMetric, UnknownStructure};
 pub use optimization::{AtBound, OptimizeError};
 pub use problems::InvalidProblem;
 #[cfg(any(feature = "reference", test))]
 pub use reference::ReferenceLimits;
 pub use reference::{InvalidChains, Refusal};
 pub use samples::{JoinError, SamplingCount};
+pub use selection::SelectionError;
 pub use target::{NoiseError, TargetError};
 pub use training::InvalidTraining;
 pub use unsupported::Unsupported;
@@ -344,6 +346,12 @@ pub enum Error {
         /// What is wrong with the target.
         source: TargetError,
     },
+    /// A structure that does not exist.
+    #[error(transparent)]
+    UnknownStructure(UnknownStructure),
+    /// Parameters that cannot be selected.
+    #[error(transparent)]
+    Selection(SelectionError),
     /// No data at all.
     #[error("{what}: there are no rows of data")]
     NoRows {

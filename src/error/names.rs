@@ -20,6 +20,16 @@ pub struct UnknownLikelihood {
     pub known: String,
 }
 
+/// An unknown structure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no structure `{name}`; use one of {known}")]
+pub struct UnknownStructure {
+    /// The name as given.
+    pub name: String,
+    /// The names of the structures.
+    pub known: String,
+}
+
 /// An unknown metric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no metric `{name}`; use one of {known}")]

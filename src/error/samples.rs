@@ -28,6 +28,9 @@ pub enum JoinError {
     /// Parts whose metrics round kinks over different widths.
     #[error("the metrics of the parts are smoothed over different widths: {0} and {1}")]
     Smoothing(String, String),
+    /// Parts of different weights.
+    #[error("the parts are samples of different weights of the network")]
+    Indices,
     /// Parts whose metrics are made of different amounts of data.
     #[error("the metrics of the parts are made of different batches of data")]
     Batch,

@@ -6,6 +6,7 @@
 //! | `nfev` | \[S\] | evaluations of the acceleration |
 //! | `drift` | \[S\] | the relative change of vᵀGv |
 //! | `status` | \[S\] | the code of the [`Outcome`] |
+//! | `indices` | \[D\] | of a posterior over some parameters: their places in the whole model's θ |
 //! | `certified` | \[S\] | 1 where the end was reached with a drift within the target, otherwise 0 |
 //!
 //! The metadata are `range` (`a..b`), and `metric`, `seed` and `smoothing` (the width over which the metric rounds kinks)
@@ -28,7 +29,7 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
     let evaluations: Vec<i64> = samples.evaluations.iter().map(|&value| value as i64).collect();
     let status: Vec<i64> = samples.outcome.iter().map(|outcome| outcome.code()).collect();
     let certified: Vec<i64> = samples.certified.iter().map(|&value| i64::from(value)).collect();
-    let entries = [
+    let mut entries = vec![
         ("theta", vec![count, size], Values::Real(&theta)),
         ("velocity", vec![count, size], Values::Real(&velocity)),
         ("nfev", vec![count], Values::Integer(&evaluations)),
@@ -36,6 +37,11 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
         ("status", vec![count], Values::Integer(&status)),
         ("certified", vec![count], Values::Integer(&certified)),
     ];
+    let indices: Vec<i64>;
+    if let Some(places) = &samples.indices {
+        indices = places.iter().map(|&index| index as i64).collect();
+        entries.push(("indices", vec![indices.len()], Values::Integer(&indices)));
+    }
     let Range { start, end } = samples.range;
     let metadata = [
         ("range", Some(format!("{start}..{end}"))),
@@ -62,6 +68,12 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         (value >= 0.0 && value.fract() == 0.0).then_some(value as usize)
     })?;
     let drift = file.take_row("drift", count)?;
+    let indices = if file.contents.tensors.contains_key("indices") {
+        let whole = |value: f64| (value >= 0.0 && value.fract() == 0.0).then_some(value as usize);
+        Some(file.take_codes("indices", size, "a whole number, at least 0", whole)?)
+    } else {
+        None
+    };
     let outcome = file.take_codes("status", count, "0, 1, 2 or 3", |value| {
         Outcome::ALL.into_iter().find(|outcome| outcome.code() as f64 == value)
     })?;
@@ -106,6 +118,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         certified,
         smoothing,
         residuals: None,
+        indices,
         solver: None,
         batch: None,
     })

@@ -144,7 +144,7 @@ pub fn sample_posterior(
         true => Residuals::of(laplace, &samples)?,
         false => None,
     };
-    Ok(Samples { metric: Some(metric), smoothing: width, residuals, ..samples })
+    Ok(Samples { metric: Some(metric), smoothing: width, residuals, indices: indices(laplace), ..samples })
 }
 
 /// The geodesics from θ̂ with the given velocities, one per row.
@@ -159,7 +159,12 @@ pub fn exponential_map(
     let width = smoothing.for_maps(laplace, metric)?;
     let (base, options) = (laplace.parameters(), for_network(laplace, width, options));
     let ends = with_metric(laplace, metric, width, |metric| exponentials(metric, base, velocities, options, progress))?;
-    Ok(Samples { metric: Some(metric), smoothing: width, ..ends })
+    Ok(Samples { metric: Some(metric), smoothing: width, indices: indices(laplace), ..ends })
+}
+
+/// The place of a part's parameters in the whole model.
+fn indices(laplace: &Laplace) -> Option<Vec<usize>> {
+    laplace.model().subset().map(|place| place.indices.to_vec())
 }
 
 /// The velocities that lead from θ̂ to the given points, one per row.

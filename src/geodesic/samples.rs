@@ -75,6 +75,8 @@ pub struct Samples {
     pub smoothing: Option<f64>,
     /// How far samples of a network with kinks are from the data, where their metric has data.
     pub residuals: Option<Residuals>,
+    /// Where the parameters stand in the whole model, for a posterior over some of them.
+    pub indices: Option<Vec<usize>>,
     /// What the matrix-free solver did, if it was used.
     pub solver: Option<SolverReport>,
     /// How far a sub-sampled metric is from that of all data, if one was used.
@@ -97,6 +99,7 @@ impl Samples {
             certified: Vec::with_capacity(count),
             smoothing: None,
             residuals: None,
+            indices: None,
             solver: None,
             batch: None,
         };
@@ -196,6 +199,7 @@ impl Samples {
             certified: Vec::new(),
             smoothing: first.smoothing,
             residuals: None,
+            indices: first.indices.clone(),
             solver: None,
             batch: None,
         };
@@ -236,6 +240,9 @@ impl Samples {
         }
         if self.theta.ncols() != next.theta.ncols() {
             return Err(JoinError::Parameters(self.theta.ncols(), next.theta.ncols()));
+        }
+        if self.indices != next.indices {
+            return Err(JoinError::Indices);
         }
         if self.batch.as_ref().map(|report| report.batch) != next.batch.as_ref().map(|report| report.batch) {
             return Err(JoinError::Batch);

@@ -16,7 +16,7 @@ use super::structure::{SavedTensor, SavedTensors, Structure};
 use crate::data::{Dataset, Schema};
 use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
 use crate::likelihood::Family;
-use crate::map::Model;
+use crate::map::{Model, Subset};
 use crate::memory;
 use crate::network::Network;
 use crate::prior::{Prior, PriorMean, PriorPrecision, PriorStructure};
@@ -24,6 +24,10 @@ use crate::tensors::{self, Tensor, TensorFile, Values};
 
 /// The `format` entry of the metadata.
 const FORMAT: &str = "riemannian-laplace posterior";
+/// The tensor (I64) of a posterior over some of the parameters: which.
+const INDICES: &str = "indices";
+/// Beyond this, whole numbers are not exact in f64.
+const MOST_INDICES: f64 = (1u64 << 53) as f64;
 /// The version written and read.
 const VERSION: u32 = 2;
 
@@ -98,14 +102,20 @@ impl Laplace {
         let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
         saved.extend(attachment.tensors);
         let (inputs, targets);
-        let theta = self.parameters();
+        let theta = all_parameters(&**model);
         let mut entries = vec![("theta", vec![theta.len()], Values::Real(theta))];
         if self.prior().structure() == PriorStructure::PerWeight {
-            entries.push((PRECISION, vec![theta.len()], Values::Real(self.prior().values())));
+            entries.push((PRECISION, vec![self.prior().values().len()], Values::Real(self.prior().values())));
         }
         if !self.prior_mean().is_zero() {
             let mean = self.prior_mean().values();
             entries.push((MEAN, vec![mean.len()], Values::Real(mean)));
+        }
+        let indices: Vec<i64>;
+        if let Some(place) = model.subset() {
+            indices = place.indices.iter().map(|index| *index as i64).collect();
+            entries.push((INDICES, vec![indices.len()], Values::Integer(&indices)));
+            metadata.insert("weights".to_string(), place.name.to_string());
         }
         match (contents, self.data()) {
             (Contents::TrainingData, Some(data)) => {
@@ -130,7 +140,7 @@ impl Laplace {
 
     /// Reads a posterior.
     pub fn load(path: &Path) -> Result<Self> {
-        let mut file = TensorFile::read(path)?;
+        let mut file = TensorFile::read_with_integers(path, INDICES)?;
         check_format(path, &file)?;
         let stored = file.required(path, "fingerprint")?;
         let found = file.fingerprint().to_string();
@@ -145,7 +155,11 @@ impl Laplace {
         let theta = file.take(path, "theta")?;
         let network = Network::from_record(&record, theta.values)
             .map_err(|error| metadata_error(path, "model", format!("cannot be used: {error}")))?;
-        let model: Arc<dyn Model> = Arc::new(network);
+        let mut model: Arc<dyn Model> = Arc::new(network);
+        if file.tensors.contains_key(INDICES) {
+            let (indices, name) = (file.take(path, INDICES)?, file.required(path, "weights")?);
+            model = Arc::new(Subset::of_shared(model, whole_numbers(path, &indices)?, name)?);
+        }
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
         let prior = stored_prior(path, &mut file, &*model)?;
         let temperature = stored_temperature(path, &file)?;
@@ -194,7 +208,9 @@ impl Laplace {
     /// Reads a posterior and checks that it was fitted to this model.
     pub fn load_for(path: &Path, model: &dyn Model) -> Result<Self> {
         let posterior = Self::load(path)?;
-        let same = posterior.parameters() == model.parameters() && posterior.model().record() == model.record();
+        let same = all_parameters(&**posterior.model()) == all_parameters(model)
+            && posterior.model().record() == model.record()
+            && model.subset().is_none_or(|_| posterior.parameters() == model.parameters());
         if same {
             return Ok(posterior);
         }
@@ -230,6 +246,26 @@ fn stored_temperature(path: &Path, file: &TensorFile) -> Result<f64> {
     let Some(text) = file.metadata.get("temperature") else { return Ok(1.0) };
     let temperature = text.parse().ok().and_then(|value| checked_temperature(value).ok());
     temperature.ok_or_else(|| metadata_error(path, "temperature", format!("is `{text}`, not a positive number")))
+}
+
+/// θ̂ of the whole model, of which the posterior may cover a part.
+fn all_parameters(model: &dyn Model) -> &[f64] {
+    model.subset().map_or_else(|| model.parameters(), |place| place.all)
+}
+
+/// Indices of parameters.
+fn whole_numbers(path: &Path, tensor: &Tensor) -> Result<Vec<usize>> {
+    let number = |(index, value): (usize, &f64)| match *value {
+        value if value >= 0.0 && value.fract() == 0.0 && value < MOST_INDICES => Ok(value as usize),
+        value => Err(Error::TensorValue {
+            path: path.to_path_buf(),
+            tensor: INDICES.to_string(),
+            index,
+            value,
+            requirement: "a whole number, at least 0",
+        }),
+    };
+    tensor.values.iter().enumerate().map(number).collect()
 }
 
 fn prefixed(prefix: &str, tensors: Vec<SavedTensor>) -> Vec<SavedTensor> {

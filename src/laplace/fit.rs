@@ -9,7 +9,7 @@ use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batch, Batches, Dataset, Schema, row_blocks};
 use crate::error::{Error, Result, check_size, gigabytes};
 use crate::likelihood::Family;
-use crate::map::Model;
+use crate::map::{Map, Model};
 use crate::memory;
 use crate::prior::{Prior, PriorMean, PriorPrecision, PriorStructure};
 use crate::target::Target;
@@ -135,8 +135,13 @@ pub struct Laplace {
 impl Laplace {
     /// Fits the posterior around the model's parameters. The data are kept: the Riemannian metrics need them.
     pub fn fit(model: impl Model + 'static, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
+        Self::fit_shared(Arc::new(model), data, family, options)
+    }
+
+    /// The same for a model that is shared, such as the part of one that [`Weights`](super::Weights) select.
+    pub fn fit_shared(model: Arc<dyn Model>, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
         let data = Arc::new(data);
-        let mut laplace = Self::fit_batches(Arc::new(model), &*data, family, options)?;
+        let mut laplace = Self::fit_batches(model, &*data, family, options)?;
         laplace.problem.data = Some(data);
         Ok(laplace)
     }
@@ -338,7 +343,7 @@ impl Laplace {
         let mut all = Array2::zeros((inputs.nrows(), self.problem.model.n_outputs()));
         let rows = rows_at_once(&*self.problem.model, 0.0).min(inputs.nrows().max(1));
         for (mut part, chunk) in all.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows)) {
-            part.assign(&outputs(&*self.problem.model, chunk)?);
+            part.assign(&outputs(&self.problem.model.bind(chunk)?, self.parameters()));
         }
         match all.indexed_iter().find(|(_, value)| !value.is_finite()) {
             Some(((row, column), _)) => Err(Error::NotFinite { what: "the network's output", row, column }),
@@ -359,13 +364,12 @@ fn rows_at_once(model: &dyn Model, dense: f64) -> usize {
     ((BATCH_NUMBERS / numbers.max(1.0)) as usize).max(1)
 }
 
-/// The model's outputs at θ̂, one row per input.
-fn outputs(model: &dyn Model, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
-    let (points, p) = (inputs.nrows(), model.n_outputs());
-    let map = model.bind(inputs)?;
+/// A map's outputs at θ, one row per point.
+fn outputs(map: &Arc<dyn Map>, theta: &[f64]) -> Array2<f64> {
+    let (points, p) = (map.n_points(), map.n_outputs());
     let mut unit_major = vec![0.0; points * p];
-    map.evaluate(1).outputs(model.parameters(), &mut unit_major);
-    Ok(Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n]))
+    map.clone().evaluate(1).outputs(theta, &mut unit_major);
+    Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n])
 }
 
 /// Sums over all data: over each row block, then over the blocks in order.
@@ -381,8 +385,9 @@ fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Re
             let batch = batch?;
             check_batch(problem, &batch, next)?;
             next = batch.rows().end;
-            fit.add(problem, batch.first_row, &outputs(&**model, batch.inputs.view())?, batch.targets.view())?;
-            curvature.accumulate(&BatchRows::new(problem, batch.inputs.view())?)?;
+            let rows = BatchRows::new(problem, batch.inputs.view())?;
+            fit.add(problem, batch.first_row, &outputs(rows.map(), model.parameters()), batch.targets.view())?;
+            curvature.accumulate(&rows)?;
         }
         let what = format!("number of rows that the source gives for rows {}..{}", block.start, block.end);
         check_size(&what, block.len(), next - block.start)?;

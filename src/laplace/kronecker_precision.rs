@@ -100,18 +100,24 @@ impl Kronecker {
         Ok(Self { blocks, covariances, n_params: prior.n_params() })
     }
 
-    /// Calls `visit` with each block, its covariance and its part of two vectors.
+    /// Calls a function with each block and its part of two vectors: one for matrices, one for dense blocks.
     fn for_each_block(
         &self,
         from: &[f64],
         to: &mut [f64],
-        mut visit: impl FnMut(&BlockCovariance, &[f64], &mut [f64]),
+        on_matrix: impl Fn(&MatrixCovariance, &[f64], &mut [f64]),
+        on_dense: impl Fn(&Cholesky, &[f64], &mut [f64]),
     ) {
         let (mut from, mut to) = (from, to);
         for covariance in &self.covariances {
             let (source, from_rest) = from.split_at(covariance.size());
             let (target, to_rest) = to.split_at_mut(covariance.size());
-            visit(covariance, source, target);
+            match covariance {
+                BlockCovariance::Matrix(matrix) => on_matrix(matrix, source, target),
+                BlockCovariance::Dense(factor) => on_dense(factor, source, target),
+                // No block of this structure is one of these.
+                BlockCovariance::Diagonal(_) | BlockCovariance::Fixed(_) => {}
+            }
             (from, to) = (from_rest, to_rest);
         }
     }
@@ -120,7 +126,7 @@ impl Kronecker {
 impl Block {
     /// The variances 1/(λᵢμⱼ + α) in the eigenbasis, for a matrix.
     fn matrix_covariance(&self) -> Result<BlockCovariance> {
-        let Block::Matrix { outputs, inputs, alphas } = self else { return Ok(BlockCovariance::Diagonal(Vec::new())) };
+        let Block::Matrix { outputs, inputs, alphas } = self else { return Ok(BlockCovariance::Fixed(0)) };
         let (o, i) = (outputs.values.len(), inputs.values.len());
         let alpha = alphas.first().copied().unwrap_or(0.0);
         let variances = Mat::from_fn(i, o, |j, k| 1.0 / (outputs.values[k] * inputs.values[j] + alpha));
@@ -221,57 +227,51 @@ impl Precision for Kronecker {
     }
 
     fn times(&self, direction: &[f64], product: &mut [f64]) {
-        self.for_each_block(direction, product, |covariance, source, target| match covariance {
-            BlockCovariance::Matrix(matrix) => in_eigenbasis(matrix, |variance| 1.0 / variance, source, target),
-            BlockCovariance::Diagonal(variances) => {
-                let entries = target.iter_mut().zip(source.iter().zip(variances));
-                entries.for_each(|(out, (value, variance))| *out = value / variance);
-            }
-            BlockCovariance::Dense(factor) => {
+        self.for_each_block(
+            direction,
+            product,
+            |matrix, source, target| in_eigenbasis(matrix, |variance| 1.0 / variance, source, target),
+            |factor, source, target| {
                 // LLᵀu.
                 let (lower, size) = (factor.lower(), source.len());
                 let half: Vec<f64> = (0..size).map(|j| (j..size).map(|i| lower[(i, j)] * source[i]).sum()).collect();
                 for (i, out) in target.iter_mut().enumerate() {
                     *out = (0..=i).map(|j| lower[(i, j)] * half[j]).sum();
                 }
-            }
-        });
+            },
+        );
     }
 
     fn solve(&self, rhs: &[f64], solution: &mut [f64]) {
-        self.for_each_block(rhs, solution, |covariance, source, target| match covariance {
-            BlockCovariance::Matrix(matrix) => in_eigenbasis(matrix, |variance| variance, source, target),
-            BlockCovariance::Diagonal(variances) => {
-                let entries = target.iter_mut().zip(source.iter().zip(variances));
-                entries.for_each(|(out, (value, variance))| *out = value * variance);
-            }
-            BlockCovariance::Dense(factor) => {
+        self.for_each_block(
+            rhs,
+            solution,
+            |matrix, source, target| in_eigenbasis(matrix, |variance| variance, source, target),
+            |factor, source, target| {
                 target.copy_from_slice(source);
                 factor.solve(target);
-            }
-        });
+            },
+        );
     }
 
     /// Q diag(w)^½ ε for a matrix, L⁻ᵀε for a dense block.
     fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]) {
         let mut noise = vec![0.0; draw.len()];
         fill_standard_normal(generator, &mut noise);
-        self.for_each_block(&noise, draw, |covariance, source, target| match covariance {
-            BlockCovariance::Matrix(matrix) => {
+        self.for_each_block(
+            &noise,
+            draw,
+            |matrix, source, target| {
                 let (inputs, outputs) = (matrix.variances.nrows(), matrix.variances.ncols());
                 let (weights, bias) = source.split_at(inputs * outputs);
                 let rotated = MatRef::from_column_major_slice(weights, inputs, outputs).to_owned();
                 from_eigenbasis(matrix, f64::sqrt, rotated, bias.to_vec(), target);
-            }
-            BlockCovariance::Diagonal(variances) => {
-                let entries = target.iter_mut().zip(source.iter().zip(variances));
-                entries.for_each(|(out, (value, variance))| *out = value * variance.sqrt());
-            }
-            BlockCovariance::Dense(factor) => {
+            },
+            |factor, source, target| {
                 target.copy_from_slice(source);
                 factor.solve_upper(target);
-            }
-        });
+            },
+        );
     }
 
     fn covariance(&self, rows: MatRef<'_, f64>, mut covariance: MatMut<'_, f64>) {

@@ -17,6 +17,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod weight_space;
+mod weights;
 
 pub(crate) use file::Attachment;
 pub use file::Contents;
@@ -29,3 +30,4 @@ pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
 };
 pub use weight_space::WeightSpace;
+pub use weights::{Choice, Weights};

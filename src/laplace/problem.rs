@@ -132,6 +132,11 @@ impl<'a> BatchRows<'a> {
         Ok(Self { problem, map: problem.model.bind(inputs)?, inputs })
     }
 
+    /// The model at these inputs.
+    pub(super) fn map(&self) -> &Arc<dyn Map> {
+        &self.map
+    }
+
     /// What is being fitted.
     pub fn problem(&self) -> &Problem {
         self.problem

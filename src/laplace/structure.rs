@@ -8,7 +8,7 @@ use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
 use super::problem::{BatchRows, Problem};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, UnknownStructure};
 use crate::map::Rows;
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -259,6 +259,27 @@ impl Structure {
         file: &mut dyn SavedTensors,
     ) -> Result<Arc<dyn Precision>> {
         (self.entry(problem).load)(problem, prior, file)
+    }
+}
+
+impl std::str::FromStr for Structure {
+    type Err = Error;
+
+    /// The structure of a word or of a solver's name; `full` leaves the choice of the exact solver open.
+    fn from_str(name: &str) -> Result<Self> {
+        let known = Self::ALL.iter().copied();
+        match name {
+            "auto" | "full" => Ok(Structure::Auto),
+            _ => known.clone().find(|structure| [structure.word(), structure.solver()].contains(&name)).ok_or_else(
+                || {
+                    let mut words = vec!["auto"];
+                    known.for_each(|structure| {
+                        words.extend(Some(structure.word()).filter(|word| !words.contains(word)))
+                    });
+                    Error::UnknownStructure(UnknownStructure { name: name.to_string(), known: words.join(", ") })
+                },
+            ),
+        }
     }
 }
 

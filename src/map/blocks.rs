@@ -134,6 +134,8 @@ pub enum BlockCovariance {
     Diagonal(Vec<f64>),
     /// The inverse of a factored precision.
     Dense(Cholesky),
+    /// So many parameters that are known.
+    Fixed(usize),
 }
 
 /// The covariance (Q_B ⊗ Q_A) diag(w) (Q_B ⊗ Q_A)ᵀ of a weight matrix `[outputs, inputs]`, and Q_B diag(w_b) Q_Bᵀ of its
@@ -254,6 +256,7 @@ impl BlockCovariance {
             }
             BlockCovariance::Diagonal(variances) => variances.len(),
             BlockCovariance::Dense(factor) => factor.size(),
+            BlockCovariance::Fixed(size) => *size,
         }
     }
 
@@ -261,6 +264,7 @@ impl BlockCovariance {
     pub fn whiten(&self, rows: MatRef<'_, f64>) -> Mat<f64> {
         let mut columns = rows.transpose().to_owned();
         match self {
+            BlockCovariance::Fixed(_) => columns.fill(0.0),
             BlockCovariance::Dense(factor) => factor.solve_lower_many(columns.as_mut()),
             BlockCovariance::Diagonal(variances) => {
                 for column in columns.col_iter_mut() {
@@ -300,6 +304,10 @@ pub fn add_dense_point_covariances(
 ) {
     let (columns, mut start) = (rows.nrows() / points.max(1), 0);
     for block in blocks {
+        if let BlockCovariance::Fixed(size) = block {
+            start += size;
+            continue;
+        }
         let white = block.whiten(rows.get(.., start..start + block.size()));
         start += block.size();
         for k in 0..columns {

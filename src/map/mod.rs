@@ -13,7 +13,9 @@ mod evaluator;
 mod explicit;
 mod function;
 mod model;
+mod restricted;
 mod rows;
+mod subset;
 mod taylor;
 mod weighted;
 
@@ -27,6 +29,7 @@ pub use function::{FunctionModel, ParametricFunction};
 pub use model::{Group, Model, Rounding};
 pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
 pub(crate) use rows::{resize, single_row};
+pub use subset::{Cut, Features, Subset, SubsetPlace};
 pub use taylor::Taylor;
 pub use weighted::{weighted_cross_gram, weighted_gram};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndarray::ArrayView2;
 
-use super::{BlockShape, Map};
+use super::{BlockShape, Cut, Map, SubsetPlace};
 use crate::error::Result;
 
 /// Consecutive parameters that belong together, such as those of a layer: they may have a prior precision of their own.
@@ -35,6 +35,10 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     fn parameters(&self) -> &[f64];
     /// The groups of consecutive parameters, in order; their sizes add up to D.
     fn groups(&self) -> Vec<Group>;
+    /// The tensors of parameters by name, in order; their sizes add up to D. By default the groups.
+    fn tensors(&self) -> Vec<Group> {
+        self.groups()
+    }
     /// The number of inputs per point.
     fn n_inputs(&self) -> usize;
     /// P, the number of outputs per point.
@@ -56,6 +60,15 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     /// one that cannot be rounded.
     fn smoothed(&self, _rounding: &Rounding<'_>) -> Result<Option<Arc<dyn Model>>> {
         Ok(None)
+    }
+    /// The model cut in two in front of the part that this parameter belongs to, so that what lies before it can be
+    /// computed once where it is frozen; `None` where nothing lies before it, or the model cannot be cut.
+    fn cut(&self, _parameter: usize) -> Option<Cut> {
+        None
+    }
+    /// Where the parameters stand in a larger model, if this is a part of one.
+    fn subset(&self) -> Option<SubsetPlace<'_>> {
+        None
     }
     /// What a file must hold besides θ̂ to rebuild the model; `None` when it cannot be saved.
     fn record(&self) -> Option<String> {

@@ -16,6 +16,8 @@ pub struct Scratch {
     /// N × N products of layer inputs and of sensitivities; empty until a Gram matrix is first requested.
     input_products: Mat<f64>,
     sensitivity_products: Mat<f64>,
+    /// A vector over all parameters, for rows that are made from others.
+    room: Vec<f64>,
 }
 
 impl Default for Scratch {
@@ -27,7 +29,12 @@ impl Default for Scratch {
 impl Scratch {
     /// Buffers with room for this many numbers; they grow when needed.
     pub fn new(numbers: usize) -> Self {
-        Self { numbers: Mat::zeros(numbers, 1), input_products: Mat::new(), sensitivity_products: Mat::new() }
+        Self {
+            numbers: Mat::zeros(numbers, 1),
+            input_products: Mat::new(),
+            sensitivity_products: Mat::new(),
+            room: Vec::new(),
+        }
     }
 
     /// This many numbers, with arbitrary values.
@@ -41,6 +48,18 @@ impl Scratch {
     /// A matrix with arbitrary contents.
     pub fn matrix(&mut self, rows: usize, columns: usize) -> MatMut<'_, f64> {
         MatMut::from_column_major_slice_mut(self.numbers(rows * columns), rows, columns)
+    }
+
+    /// A vector with arbitrary contents, lent until [`return_room`](Self::return_room).
+    pub(super) fn take_room(&mut self, count: usize) -> Vec<f64> {
+        let mut room = std::mem::take(&mut self.room);
+        room.resize(count, 0.0);
+        room
+    }
+
+    /// Takes the vector back for the next time.
+    pub(super) fn return_room(&mut self, room: Vec<f64>) {
+        self.room = room;
     }
 
     /// Two matrices with arbitrary contents.
@@ -83,6 +102,13 @@ pub trait Rows: Send + Sync {
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch);
     /// J̃ as a dense M × D matrix.
     fn dense(&self, rows: MatMut<'_, f64>);
+    /// The columns of J̃ with these indices, in ascending order: M × their number.
+    fn columns(&self, indices: &[usize], target: MatMut<'_, f64>) {
+        let dense = dense_rows(self);
+        for (mut column, index) in target.col_iter_mut().zip(indices) {
+            column.copy_from(dense.col(*index));
+        }
+    }
     /// The lower triangle of J̃ V J̃ᵀ, with V the diagonal matrix of prior variances, one per group.
     fn gram(&self, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
     /// J̃ V J̃′ᵀ between these rows and those of the same model at other points. [`dense_cross_gram`] can be used where

@@ -196,6 +196,11 @@ impl Rows for NetworkEvaluator {
         self.map.sequence().rows(inputs, tapes, rows);
     }
 
+    fn columns(&self, indices: &[usize], target: MatMut<'_, f64>) {
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().columns(indices, inputs, tapes, target);
+    }
+
     fn gram(&self, variances: &[f64], mut gram: MatMut<'_, f64>, scratch: &mut Scratch) {
         gram.fill(0.0);
         let (inputs, tapes) = self.parts();

@@ -221,6 +221,13 @@ pub trait LayerVerbs {
 
     /// Writes the rows: M × parameters.
     fn rows(&self, _rows: LayerRows<'_>, _target: MatMut<'_, f64>) {}
+    /// Writes the columns of the rows with these indices, in ascending order: M × their number.
+    fn columns(&self, rows: LayerRows<'_>, indices: &[usize], target: MatMut<'_, f64>) {
+        let dense = self.dense_rows(rows);
+        for (mut column, index) in target.col_iter_mut().zip(indices) {
+            column.copy_from(dense.col(*index));
+        }
+    }
     /// Adds the product of the rows with a direction: M numbers.
     fn times(&self, _direction: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _product: &mut [f64]) {}
     /// Writes Σₘ wₘ rowₘ.
@@ -257,7 +264,9 @@ pub trait LayerVerbs {
     /// Adds the covariances of the rows at each point, a K × K block per point, for a covariance in blocks as those of
     /// [`blocks`](Self::blocks). Goes through dense rows unless the layer has a better way.
     fn add_point_covariances(&self, rows: LayerRows<'_>, blocks: &[BlockCovariance], covariances: &mut [f64]) {
-        add_dense_point_covariances(self.dense_rows(rows).as_ref(), rows.n_points(), blocks, covariances);
+        if blocks.iter().any(|block| !matches!(block, BlockCovariance::Fixed(_))) {
+            add_dense_point_covariances(self.dense_rows(rows).as_ref(), rows.n_points(), blocks, covariances);
+        }
     }
     /// The rows as a matrix of their own.
     fn dense_rows(&self, rows: LayerRows<'_>) -> Mat<f64> {

@@ -4,6 +4,7 @@
 pub mod activation;
 mod architecture;
 mod bound;
+mod features;
 mod in_candle;
 pub mod layer;
 pub mod layers;

@@ -383,6 +383,19 @@ impl Sequence {
         }
     }
 
+    /// The columns of the rows with these indices, in ascending order.
+    pub fn columns(&self, indices: &[usize], inputs: MatRef<'_, f64>, tapes: &[Tape], mut target: MatMut<'_, f64>) {
+        let mut start = 0;
+        for (layer, place, rows) in self.with_params(inputs, tapes) {
+            let end = indices.partition_point(|index| *index < place.params.end);
+            let own: Vec<usize> = indices[start..end].iter().map(|index| index - place.params.start).collect();
+            if !own.is_empty() {
+                layer.columns(rows, &own, target.rb_mut().get_mut(.., start..end));
+            }
+            start = end;
+        }
+    }
+
     /// Adds J̃ u.
     pub fn times(
         &self,

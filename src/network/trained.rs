@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use ndarray::ArrayView2;
 
-use super::layer::{Layer, Verbs};
-use super::{Activation, Architecture, Mlp, NetworkMap};
+use super::features::Front;
+use super::layer::{Layer, ParameterGroup, Verbs};
+use super::{Activation, Architecture, Mlp, NetworkMap, Sequence};
 use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, check_size};
-use crate::map::{BlockShape, Group, Map, Model, Rounding};
+use crate::map::{BlockShape, Cut, Group, Map, Model, Rounding};
 use crate::random::{Purpose, stream};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
@@ -208,6 +209,24 @@ impl Model for Network {
     fn groups(&self) -> Vec<Group> {
         let sizes = self.architecture.layer_params().into_iter().enumerate();
         sizes.map(|(index, size)| Group { name: format!("layer {}", index + 1), size }).collect()
+    }
+
+    fn tensors(&self) -> Vec<Group> {
+        let named = |tensor: ParameterGroup| Group { size: tensor.size(), name: tensor.name };
+        self.architecture.parameter_groups().into_iter().map(named).collect()
+    }
+
+    /// In front of the layer that the parameter belongs to.
+    fn cut(&self, parameter: usize) -> Option<Cut> {
+        let ranges = self.architecture.sequence().param_ranges().enumerate();
+        let (index, range) = ranges.into_iter().find(|(_, range)| range.contains(&parameter))?;
+        let (front, back) = self.architecture.layers().split_at(index);
+        let (before, after) = self.parameters.split_at(range.start);
+        let front = Sequence::new(front.to_vec()).ok()?;
+        let head = Network::new(Architecture::of_layers(back.to_vec()).ok()?, after.to_vec()).ok()?;
+        let fits = front.n_inputs() == self.architecture.n_inputs() && front.n_outputs() == head.n_inputs();
+        let features = Arc::new(Front::new(front, before.to_vec()));
+        fits.then(|| Cut { features, head: Arc::new(head), offset: range.start })
     }
 
     fn n_inputs(&self) -> usize {

@@ -77,10 +77,19 @@ impl TensorFile {
         Self::read_as(path, |_| true, to_numbers)
     }
 
+    /// As [`read`](Self::read), but one tensor may hold integers (I64).
+    pub fn read_with_integers(path: &Path, integers: &str) -> Result<Self> {
+        let convert = |path: &Path, name: &str, view: &TensorView<'_>| match name == integers {
+            true => to_numbers(path, name, view),
+            false => to_f64(path, name, view),
+        };
+        Self::read_as(path, |_| true, convert)
+    }
+
     fn read_as(
         path: &Path,
         wanted: impl Fn(&str) -> bool,
-        convert: fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
+        convert: impl Fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
     ) -> Result<Self> {
         let what = format!("reading {}", path.display());
         let bytes = read_bytes(path)?;

@@ -172,6 +172,23 @@ impl LayerVerbs for Linear {
         }
     }
 
+    fn columns(&self, rows: LayerRows<'_>, indices: &[usize], target: MatMut<'_, f64>) {
+        let n = rows.n_points().max(1);
+        for (column, &index) in target.col_iter_mut().zip(indices) {
+            let column = column_slice_mut(column);
+            match index.checked_sub(self.n_weights()) {
+                Some(output) => column.copy_from_slice(column_slice(rows.sensitivities.col(output))),
+                None => {
+                    let deltas = column_slice(rows.sensitivities.col(index / self.inputs));
+                    let input = column_slice(rows.inputs.col(index % self.inputs));
+                    for (block, delta) in column.chunks_exact_mut(n).zip(deltas.chunks_exact(n)) {
+                        products(delta, input, block);
+                    }
+                }
+            }
+        }
+    }
+
     /// U h + u_b at every point, then its product with every sensitivity.
     fn times(&self, direction: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
         let n = rows.n_points();
@@ -292,6 +309,7 @@ impl LayerVerbs for Linear {
             [BlockCovariance::Matrix(matrix)] => {
                 matrix.add_point_covariances(rows.inputs, rows.sensitivities, covariances);
             }
+            [BlockCovariance::Fixed(_)] => {}
             _ => add_dense_point_covariances(self.dense_rows(rows).as_ref(), rows.n_points(), blocks, covariances),
         }
     }

@@ -1,0 +1,55 @@
+//! The frozen front of a network: features for the layers behind it.
+
+use faer::Mat;
+use ndarray::{Array2, ArrayView2, Axis};
+
+use super::Sequence;
+use crate::error::{Error, Result, check_size};
+use crate::linalg::column_slice;
+use crate::map::Features;
+
+/// Numbers in the tapes of one batch of points.
+const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
+
+/// The first layers of a network with their parameters.
+#[derive(Debug, Clone)]
+pub(super) struct Front {
+    sequence: Sequence,
+    parameters: Vec<f64>,
+}
+
+impl Front {
+    pub(super) fn new(sequence: Sequence, parameters: Vec<f64>) -> Self {
+        Self { sequence, parameters }
+    }
+}
+
+impl Features for Front {
+    fn n_features(&self) -> usize {
+        self.sequence.n_outputs()
+    }
+
+    fn features(&self, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+        check_size("number of input columns", self.sequence.n_inputs(), inputs.ncols())?;
+        if let Some(((row, column), _)) = inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            return Err(Error::NotFinite { what: "the input", row, column });
+        }
+        let mut features = Array2::zeros((inputs.nrows(), self.n_features()));
+        let rows = ((BATCH_NUMBERS / self.sequence.tape_size(1, 0).max(1.0)) as usize).max(1);
+        for (mut target, chunk) in
+            features.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows))
+        {
+            let points = chunk.nrows();
+            let chunk = Mat::from_fn(points, chunk.ncols(), |n, i| chunk[(n, i)]);
+            let mut tapes = self.sequence.tapes(points, 0);
+            self.sequence.forward(&self.parameters, chunk.as_ref(), &mut tapes);
+            for (mut target, column) in target.columns_mut().into_iter().zip(self.sequence.outputs(&tapes).col_iter()) {
+                target.iter_mut().zip(column_slice(column)).for_each(|(entry, value)| *entry = *value);
+            }
+        }
+        match features.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            Some(((row, column), _)) => Err(Error::NotFinite { what: "the network's feature", row, column }),
+            None => Ok(features),
+        }
+    }
+}
