@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, IndexOp, Module, Tensor};
 use candle_nn::VarMap;
-use faer::Mat;
+use faer::{Accum, Mat};
 use ndarray::Array2;
 use riemannian_laplace::Error;
 use riemannian_laplace::internals::map::{
@@ -149,6 +149,38 @@ fn dense(map: &Arc<dyn Map>, theta: &[f64], seeds: &[f64], columns: usize) -> Ma
 /// The first derivative from values at −2h, −h, h and 2h.
 fn five_point(values: [f64; 4], step: f64) -> f64 {
     (values[0] - 8.0 * values[1] + 8.0 * values[2] - values[3]) / (12.0 * step)
+}
+
+#[test]
+fn curvatures_by_layers_are_those_of_dense_rows() {
+    // More than one tile of points and of pairs, several outputs, layers with and without bias.
+    let wide =
+        vec![linear(20, 24), Activation::Tanh.into(), without_bias(24, 30), Activation::Sin.into(), linear(30, 4)];
+    let narrow = vec![linear(3, 2), Activation::Tanh.into(), linear(2, 3)];
+    for (layers, points) in [(wide, 600), (narrow, 7)] {
+        let architecture = Architecture::of_layers(layers).expect("a chain");
+        let map = bound(&architecture, &normal_matrix(points, architecture.n_inputs(), 5));
+        let theta = normal_vector(map.n_params(), 6);
+        let (outputs, params) = (map.n_outputs(), map.n_params());
+        let seeds = normal_vector(points * outputs * outputs, 7);
+        let rows = frozen_rows(&map, &theta, outputs, |_| Ok(seeds)).expect("rows");
+        let mut dense = Mat::zeros(points * outputs, params);
+        rows.dense(dense.as_mut());
+        let product = dense.transpose() * &dense;
+        let scale = (0..params).fold(0.0_f64, |most, d| most.max(product[(d, d)]));
+        let (mut curvature, mut scratch) = (Mat::from_fn(params, params, |_, _| f64::NAN), Scratch::default());
+        rows.curvature(Accum::Replace, curvature.as_mut(), &mut scratch);
+        for (accumulate, times) in [(None, 1.0), (Some(Accum::Add), 2.0)] {
+            if let Some(accumulate) = accumulate {
+                rows.curvature(accumulate, curvature.as_mut(), &mut scratch);
+            }
+            for (i, j) in (0..params).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                // Sums of 2,400 products in another order.
+                let error = (curvature[(i, j)] - times * product[(i, j)]).abs();
+                assert!(error < 1e-13 * scale, "{architecture}: ({i}, {j}) by {error:e} of {scale}");
+            }
+        }
+    }
 }
 
 #[test]

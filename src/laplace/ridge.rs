@@ -53,7 +53,7 @@ impl Ridge {
     pub fn solver(&self, map: &dyn Map) -> Box<dyn RidgeSolver> {
         let (m, d) = (map.n_points() * map.n_outputs(), map.n_params());
         match self {
-            Ridge::WeightSpace => Box::new(weight_space::WeightRidge::new(m, d)),
+            Ridge::WeightSpace => Box::new(weight_space::WeightRidge::new(d)),
             Ridge::FunctionSpace => Box::new(function_space::FunctionRidge::new(m)),
             Ridge::MatrixFree(shared) => Box::new(MatrixFreeRidge::new(shared.clone(), m, d)),
         }
@@ -64,7 +64,7 @@ impl Ridge {
         let (n, d) = (map.n_points() as f64, map.n_params() as f64);
         let m = n * map.n_outputs() as f64;
         match self {
-            Ridge::WeightSpace => m * d + d * d,
+            Ridge::WeightSpace => map.curvature_size(map.n_outputs()) + d * d,
             Ridge::FunctionSpace => m * m + 2.0 * n * n,
             Ridge::MatrixFree(shared) => shared.solver_size(m, d),
         }

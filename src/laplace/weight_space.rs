@@ -17,7 +17,7 @@ use crate::linalg::{
     Cholesky, FailedPivot, PackedFactor, eigenvalues, inverse_lower, mirror_lower, multiply, multiply_by_own_transpose,
     pack_lower, packed_diagonal, packed_length, trace_of_product, unpack_lower,
 };
-use crate::map::{Map, PulledBack};
+use crate::map::{Map, PulledBack, Scratch};
 use crate::memory;
 use crate::prior::PriorPrecision;
 use crate::random::fill_standard_normal;
@@ -33,13 +33,12 @@ fn factor_with_prior(cholesky: &mut Cholesky, prior: &PriorPrecision) -> std::re
     cholesky.factor()
 }
 
-/// Multiply-adds of J̃ᵀJ̃ (half of it) and its Cholesky factor. Measured times follow this count to within a factor of
+/// Multiply-adds of J̃ᵀJ̃ and its Cholesky factor. Measured times follow this count to within a factor of
 /// two from D = 31 to 1,000, while the two solvers differ by far more except in a narrow range of sizes. In all pairs
 /// that the benchmark `scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the solver with the smaller
 /// count is the faster.
 pub(super) fn work(map: &dyn Map) -> f64 {
-    let (rows, d) = ((map.n_points() * map.n_outputs()) as f64, map.n_params() as f64);
-    0.5 * rows * d * d + d * d * d / 6.0
+    map.curvature_work(map.n_outputs()) + (map.n_params() as f64).powi(3) / 6.0
 }
 
 /// The number of f64 values held at the peak: the sums, G, its factor, and one more of each in tuning.
@@ -56,7 +55,7 @@ pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
 
 pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
     let (d, levels) = (problem.model.n_params(), problem.sigmas().len());
-    Ok(Box::new(WeightSums { sums: vec![Mat::zeros(d, d); levels], groups: problem.model.group_sizes() }))
+    Ok(Box::new(WeightSums::new(vec![Mat::zeros(d, d); levels], problem.model.group_sizes())))
 }
 
 pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
@@ -65,7 +64,7 @@ pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Resul
     let levels = if file.has("1") { problem.model.n_outputs() } else { 1 };
     let mut take = |level: usize| Ok(unpack_lower(&file.take(&level.to_string(), &[packed_length(d)])?, d));
     let sums = (0..levels).map(&mut take).collect::<Result<_>>()?;
-    Ok(Box::new(WeightSums { sums, groups: problem.model.group_sizes() }))
+    Ok(Box::new(WeightSums::new(sums, problem.model.group_sizes())))
 }
 
 pub(super) fn load(
@@ -91,16 +90,20 @@ struct WeightSums {
     sums: Vec<Mat<f64>>,
     /// The sizes of the groups of parameters.
     groups: Vec<usize>,
+    scratch: Scratch,
+}
+
+impl WeightSums {
+    fn new(sums: Vec<Mat<f64>>, groups: Vec<usize>) -> Self {
+        Self { sums, groups, scratch: Scratch::default() }
+    }
 }
 
 impl Curvature for WeightSums {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
         let levels = self.sums.len();
         for (sum, rows) in self.sums.iter_mut().zip(batch.rows_of_levels(levels)) {
-            let rows = rows?;
-            let mut dense = Mat::zeros(rows.n_rows(), rows.n_params());
-            rows.dense(dense.as_mut());
-            multiply_by_own_transpose(sum.as_mut(), Accum::Add, dense.transpose());
+            rows?.curvature(Accum::Add, sum.as_mut(), &mut self.scratch);
         }
         Ok(())
     }
@@ -140,7 +143,7 @@ impl Curvature for WeightSums {
                 // The sums, the factor, its inverse and the inverse of the matrix.
                 let numbers = (self.sums.len() + 3) as f64 * (self.sums[0].nrows() as f64).powi(2);
                 memory::check("tuning in weight space", numbers, TUNING_ADVICE)?;
-                Ok(Box::new(WeightSums { sums: self.sums.clone(), groups: prior.shares(&self.groups) }))
+                Ok(Box::new(WeightSums::new(self.sums.clone(), prior.shares(&self.groups))))
             }
         }
     }
@@ -334,13 +337,12 @@ impl Precision for WeightSpace {
 
 /// The ridge regression with a D × D system for rows that change.
 pub(super) struct WeightRidge {
-    rows: Mat<f64>,
     cholesky: Cholesky,
 }
 
 impl WeightRidge {
-    pub(super) fn new(n_rows: usize, n_params: usize) -> Self {
-        Self { rows: Mat::zeros(n_rows, n_params), cholesky: Cholesky::new(n_params) }
+    pub(super) fn new(n_params: usize) -> Self {
+        Self { cholesky: Cholesky::new(n_params) }
     }
 }
 
@@ -352,8 +354,7 @@ impl RidgeSolver for WeightRidge {
         force: &mut [f64],
         solution: &mut [f64],
     ) -> bool {
-        rows.dense(self.rows.as_mut());
-        multiply_by_own_transpose(self.cholesky.matrix_mut(), Accum::Replace, self.rows.transpose());
+        rows.curvature(Accum::Replace, self.cholesky.matrix_mut());
         if factor_with_prior(&mut self.cholesky, prior).is_err() {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use faer::{Mat, MatMut};
+use faer::{Accum, Mat, MatMut};
 
 use super::{Evaluate, Jet, Map, Rows, Scratch, weighted_gram};
 use crate::error::Result;
@@ -85,6 +85,11 @@ impl PulledBack<'_> {
     /// The lower triangle of J̃ V J̃ᵀ, with one variance per group of parameters or one per parameter.
     pub fn gram(&mut self, variances: &[f64], gram: MatMut<'_, f64>) {
         weighted_gram(self.rows, variances, gram, self.scratch);
+    }
+
+    /// The lower triangle of J̃ᵀJ̃, replaced or added to.
+    pub fn curvature(&mut self, accumulate: Accum, target: MatMut<'_, f64>) {
+        self.rows.curvature(accumulate, target, self.scratch);
     }
 
     /// J̃ as a dense M × D matrix.

@@ -27,7 +27,7 @@ pub use evaluator::{Evaluated, Evaluator, PulledBack, frozen_rows, identity_seed
 pub use explicit::{Explicit, ExplicitMap};
 pub use function::{FunctionModel, ParametricFunction};
 pub use model::{Group, Model, Rounding};
-pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram};
+pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram, dense_curvature};
 pub(crate) use rows::{resize, single_row};
 pub use subset::{Cut, Features, Subset, SubsetPlace};
 pub use taylor::Taylor;
@@ -84,6 +84,16 @@ pub trait Map: Send + Sync + std::fmt::Debug {
     fn gram_work(&self, columns: usize) -> f64 {
         let rows = (self.n_points() * columns) as f64;
         0.5 * rows * rows * self.n_params() as f64
+    }
+    /// Multiply-adds of [`Rows::curvature`] with K columns; through dense rows unless there is a better way.
+    fn curvature_work(&self, columns: usize) -> f64 {
+        let params = self.n_params() as f64;
+        0.5 * (self.n_points() * columns) as f64 * params * params
+    }
+    /// The number of f64 values that [`Rows::curvature`] takes from a [`Scratch`]: the dense rows unless there is a
+    /// better way.
+    fn curvature_size(&self, columns: usize) -> f64 {
+        (self.n_points() * columns) as f64 * self.n_params() as f64
     }
     /// The derivatives along a velocity of the rows J̃ = RᵀJ at θ, for seeds R with K columns that do not move; `None`
     /// where the map has no second derivatives to offer.

@@ -6,7 +6,7 @@ use faer::{Accum, Mat, MatMut};
 use super::blocks::{
     BlockCovariance, BlockShape, BlockSums, add_dense_point_covariances, add_dense_squares, add_dense_sums, dense_rows,
 };
-use crate::linalg::{column_slice_mut, dot, multiply};
+use crate::linalg::{column_slice_mut, dot, multiply, multiply_by_own_transpose};
 
 /// Buffers for products with [`Rows`], one per thread; they grow as needed and are reused.
 #[derive(Debug, Clone)]
@@ -18,6 +18,10 @@ pub struct Scratch {
     sensitivity_products: Mat<f64>,
     /// A vector over all parameters, for rows that are made from others.
     room: Vec<f64>,
+    /// Tiles of a curvature: two factors and their product; empty until one is first requested.
+    tiles: [Mat<f64>; 3],
+    /// The rows themselves, of all parameters or of two layers; empty until they are first requested.
+    rows: [Mat<f64>; 2],
 }
 
 impl Default for Scratch {
@@ -34,6 +38,8 @@ impl Scratch {
             input_products: Mat::new(),
             sensitivity_products: Mat::new(),
             room: Vec::new(),
+            tiles: [Mat::new(), Mat::new(), Mat::new()],
+            rows: [Mat::new(), Mat::new()],
         }
     }
 
@@ -68,6 +74,29 @@ impl Scratch {
             resize(matrix, rows, columns);
         }
         (&mut self.input_products, &mut self.sensitivity_products)
+    }
+
+    /// Two matrices of this shape, and a square one with as many columns; with arbitrary contents.
+    pub fn tiles(&mut self, rows: usize, columns: usize) -> (&mut Mat<f64>, &mut Mat<f64>, &mut Mat<f64>) {
+        let [left, right, product] = &mut self.tiles;
+        for (matrix, rows) in [(&mut *left, rows), (&mut *right, rows), (&mut *product, columns)] {
+            resize(matrix, rows, columns);
+        }
+        (left, right, product)
+    }
+
+    /// A matrix for dense rows, with arbitrary contents.
+    pub fn rows(&mut self, rows: usize, columns: usize) -> &mut Mat<f64> {
+        resize(&mut self.rows[0], rows, columns);
+        &mut self.rows[0]
+    }
+
+    /// Two matrices for the dense rows of two layers, with arbitrary contents.
+    pub fn two_rows(&mut self, rows: usize, left: usize, right: usize) -> (&mut Mat<f64>, &mut Mat<f64>) {
+        let [one, other] = &mut self.rows;
+        resize(one, rows, left);
+        resize(other, rows, right);
+        (one, other)
     }
 }
 
@@ -114,6 +143,11 @@ pub trait Rows: Send + Sync {
     /// J̃ V J̃′ᵀ between these rows and those of the same model at other points. [`dense_cross_gram`] can be used where
     /// there is no better way.
     fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch);
+    /// The lower triangle of the curvature: target ← beta·target + J̃ᵀJ̃, with beta 0 ([`Accum::Replace`]) or 1
+    /// ([`Accum::Add`]); through dense rows unless there is a better way.
+    fn curvature(&self, accumulate: Accum, target: MatMut<'_, f64>, scratch: &mut Scratch) {
+        dense_curvature(self.n_rows(), self.n_params(), |rows| self.dense(rows), accumulate, target, scratch);
+    }
     /// The curvature Σₘ rowₘᵀrowₘ of every block of parameters, in the order of θ and in the shapes of
     /// [`Model::blocks`](super::Model::blocks): by default, one dense block per group.
     fn kronecker(&self) -> Vec<BlockSums> {
@@ -241,6 +275,20 @@ macro_rules! single_row {
 }
 
 pub(crate) use single_row;
+
+/// The curvature of [`Rows::curvature`] through M × D dense rows, which `write` writes.
+pub fn dense_curvature(
+    n_rows: usize,
+    n_params: usize,
+    write: impl FnOnce(MatMut<'_, f64>),
+    accumulate: Accum,
+    target: MatMut<'_, f64>,
+    scratch: &mut Scratch,
+) {
+    let rows = scratch.rows(n_rows, n_params);
+    write(rows.as_mut());
+    multiply_by_own_transpose(target, accumulate, rows.transpose());
+}
 
 /// J̃ V J̃′ᵀ through dense rows.
 pub fn dense_cross_gram(rows: &dyn Rows, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>) {

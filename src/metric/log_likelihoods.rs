@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use faer::MatMut;
+use faer::{Accum, MatMut};
 
 use crate::map::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::target::{Target, TargetEvaluator};
@@ -51,6 +51,14 @@ impl Map for LogLikelihoods {
 
     fn gram_work(&self, _: usize) -> f64 {
         self.target.map().gram_work(1)
+    }
+
+    fn curvature_work(&self, _: usize) -> f64 {
+        self.target.map().curvature_work(1)
+    }
+
+    fn curvature_size(&self, _: usize) -> f64 {
+        self.target.map().curvature_size(1)
     }
 }
 
@@ -115,6 +123,9 @@ impl Rows for LogLikelihoodsEvaluator {
     }
     fn cross_gram(&self, other: &dyn Rows, variances: &[f64], gram: MatMut<'_, f64>, scratch: &mut Scratch) {
         self.inner.rows().cross_gram(other, variances, gram, scratch);
+    }
+    fn curvature(&self, accumulate: Accum, target: MatMut<'_, f64>, scratch: &mut Scratch) {
+        self.inner.rows().curvature(accumulate, target, scratch);
     }
     fn as_any(&self) -> &dyn Any {
         self

@@ -12,7 +12,6 @@ use super::{Metric, MetricEvaluator};
 use crate::error::Result;
 use crate::laplace::{MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverReport, Structure, WeightSpace};
 use crate::likelihood::{Likelihood, PointEvaluator};
-use crate::linalg::multiply_by_own_transpose;
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -114,10 +113,8 @@ impl Pullback {
         let mut evaluator = Evaluator::new(&self.map, p);
         let evaluated = evaluator.outputs(theta, &mut outputs);
         PointEvaluator::new(n, p).whitening(&*self.likelihood, &outputs, &mut seeds);
-        let mut rows = Mat::zeros(n * p, d);
-        evaluated.pull_back(&seeds).dense(rows.as_mut());
         let mut curvature = Mat::zeros(d, d);
-        multiply_by_own_transpose(curvature.as_mut(), Accum::Replace, rows.transpose());
+        evaluated.pull_back(&seeds).curvature(Accum::Replace, curvature.as_mut());
         WeightSpace::new(curvature.as_ref(), &self.prior)
     }
 }

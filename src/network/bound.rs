@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use faer::{Mat, MatMut, MatRef};
+use faer::{Accum, Mat, MatMut, MatRef};
 use ndarray::ArrayView2;
 
 use super::tape::Tape;
 use super::{Architecture, Sequence};
 use crate::error::{Error, Result, check_size};
 use crate::linalg::{affine, column_slice, column_slice_mut};
-use crate::map::{BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram};
+use crate::map::{BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature};
 
 /// A network at N fixed inputs, as a function of its parameters.
 ///
@@ -54,10 +54,22 @@ impl NetworkMap {
         self.architecture.sequence()
     }
 
+    /// Multiply-adds of the curvature layer by layer, and through dense rows.
+    fn curvature_works(&self, columns: usize) -> (f64, f64) {
+        let (n, d) = (self.n_points(), self.n_params() as f64);
+        (self.sequence().curvature_work(n, columns), 0.5 * (n * columns) as f64 * d * d)
+    }
+
+    fn layers_are_cheaper(&self, columns: usize) -> bool {
+        let (by_layers, by_rows) = self.curvature_works(columns);
+        by_layers < by_rows
+    }
+
     /// Tapes for K rows at each point.
     fn evaluator(self: Arc<Self>, columns: usize) -> NetworkEvaluator {
         let tapes = self.sequence().tapes(self.inputs.nrows(), columns);
-        NetworkEvaluator { map: self, columns, tapes }
+        let by_layers = self.layers_are_cheaper(columns);
+        NetworkEvaluator { map: self, columns, tapes, by_layers }
     }
 }
 
@@ -91,6 +103,18 @@ impl Map for NetworkMap {
         self.sequence().gram_work(self.n_points(), columns)
     }
 
+    fn curvature_work(&self, columns: usize) -> f64 {
+        let (by_layers, by_rows) = self.curvature_works(columns);
+        by_layers.min(by_rows)
+    }
+
+    fn curvature_size(&self, columns: usize) -> f64 {
+        match self.layers_are_cheaper(columns) {
+            true => self.sequence().curvature_size(self.n_points(), columns),
+            false => (self.n_points() * columns) as f64 * self.n_params() as f64,
+        }
+    }
+
     fn rows_along(
         self: Arc<Self>,
         theta: &[f64],
@@ -121,6 +145,8 @@ struct NetworkEvaluator {
     map: Arc<NetworkMap>,
     columns: usize,
     tapes: Vec<Tape>,
+    /// Whether the curvature is computed layer by layer.
+    by_layers: bool,
 }
 
 impl NetworkEvaluator {
@@ -214,6 +240,16 @@ impl Rows for NetworkEvaluator {
                 self.map.sequence().cross_gram(variances, self.parts(), other.parts(), scratch, gram);
             }
             None => dense_cross_gram(self, other, variances, gram),
+        }
+    }
+
+    fn curvature(&self, accumulate: Accum, target: MatMut<'_, f64>, scratch: &mut Scratch) {
+        let (inputs, tapes) = self.parts();
+        if self.by_layers {
+            self.map.sequence().curvature(inputs, tapes, accumulate, scratch, target);
+        } else {
+            let write = |rows: MatMut<'_, f64>| self.dense(rows);
+            dense_curvature(self.n_rows(), self.n_params(), write, accumulate, target, scratch);
         }
     }
 

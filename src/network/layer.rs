@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::Activation;
+use super::curvature::OuterProducts;
 use super::layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Identity, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
 };
@@ -243,6 +244,11 @@ pub trait LayerVerbs {
         _scratch: &mut Scratch,
         _gram: MatMut<'_, f64>,
     ) {
+    }
+    /// The shape of its weight matrix, if its rows are outer products of sensitivities and inputs: blocks of the
+    /// curvature then need no rows.
+    fn outer_products(&self) -> Option<OuterProducts> {
+        None
     }
     /// The blocks into which its parameters fall for structures that ignore the curvature between them, in the order of
     /// θ. By default every tensor is a dense block, whose curvature is exact: right for scales and shifts, too large for

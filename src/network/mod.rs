@@ -4,6 +4,7 @@
 pub mod activation;
 mod architecture;
 mod bound;
+mod curvature;
 mod features;
 mod in_candle;
 pub mod layer;
@@ -20,6 +21,7 @@ pub use crate::error::{InvalidTraining, UnknownActivation};
 pub use activation::Activation;
 pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
+pub use curvature::OuterProducts;
 pub use layer::{Layer, ParameterGroup};
 pub use layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,

@@ -7,13 +7,14 @@
 use std::ops::Range;
 
 use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, MatRef};
+use faer::{Accum, Mat, MatMut, MatRef};
 
+use super::curvature;
 use super::layer::{Layer, LayerRows, LayerVerbs, ParameterGroup, Verbs};
 use super::tape::{Kept, Tape};
 use crate::error::{Error, Result};
-use crate::linalg::{column_slice, column_slice_mut};
-use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, resize};
+use crate::linalg::{column_slice, column_slice_mut, multiply};
+use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, dense_curvature, resize};
 
 /// A chain of layers, and the place of each layer's parameters.
 ///
@@ -196,6 +197,42 @@ impl Sequence {
             Verbs::General(layer) => layer.gram_work(points, columns),
         };
         self.layers.iter().map(work).sum()
+    }
+
+    /// The layers with parameters.
+    fn layers_with_params(&self) -> impl Iterator<Item = (&dyn LayerVerbs, &Place)> {
+        self.layers.iter().zip(&self.places).filter_map(|(layer, place)| match layer.verbs() {
+            Verbs::General(layer) if !place.params.is_empty() => Some((layer, place)),
+            Verbs::General(_) | Verbs::Elementwise(_) => None,
+        })
+    }
+
+    /// Multiply-adds of [`curvature`](Self::curvature) at N points with K rows each.
+    pub fn curvature_work(&self, points: usize, columns: usize) -> f64 {
+        let rows = (points * columns) as f64;
+        let mut work = 0.0;
+        for (index, (layer, place)) in self.layers_with_params().enumerate() {
+            work += match layer.outer_products() {
+                Some(own) => curvature::work(own, None, points, columns),
+                None => 0.5 * rows * (place.params.len() as f64).powi(2),
+            };
+            for (earlier, before) in self.layers_with_params().take(index) {
+                work += match (layer.outer_products(), earlier.outer_products()) {
+                    (Some(own), Some(other)) => curvature::work(own, Some(other), points, columns),
+                    _ => rows * place.params.len() as f64 * before.params.len() as f64,
+                };
+            }
+        }
+        work
+    }
+
+    /// The number of f64 values that [`curvature`](Self::curvature) takes from a [`Scratch`]: tiles and, where a layer's
+    /// rows are not outer products, the rows of two layers.
+    pub fn curvature_size(&self, points: usize, columns: usize) -> f64 {
+        let dense = self.layers_with_params().any(|(layer, _)| layer.outer_products().is_none());
+        let widest = self.places.iter().map(|place| place.params.len()).max().unwrap_or(0);
+        let rows = if dense { 2.0 * (points * columns) as f64 * widest as f64 } else { 0.0 };
+        curvature::buffer_size(points) + rows
     }
 
     /// The Taylor coefficients of the outputs after a forward sweep: N rows each.
@@ -435,6 +472,44 @@ impl Sequence {
     ) {
         for (layer, place, rows) in self.with_params(inputs, tapes) {
             layer.gram(&variances[place.groups.clone()], rows, scratch, gram.rb_mut());
+        }
+    }
+
+    /// The lower triangle of J̃ᵀJ̃, block by block of two layers: written, or added.
+    pub fn curvature(
+        &self,
+        inputs: MatRef<'_, f64>,
+        tapes: &[Tape],
+        accumulate: Accum,
+        scratch: &mut Scratch,
+        mut target: MatMut<'_, f64>,
+    ) {
+        for (index, (layer, place, rows)) in self.with_params(inputs, tapes).enumerate() {
+            let own = layer.outer_products();
+            let block = target.rb_mut().get_mut(place.params.clone(), place.params.clone());
+            match own {
+                Some(own) => curvature::own_block((own, rows), accumulate, scratch, block),
+                None => {
+                    let write = |target: MatMut<'_, f64>| layer.rows(rows, target);
+                    let n_rows = rows.sensitivities.nrows();
+                    dense_curvature(n_rows, place.params.len(), write, accumulate, block, scratch);
+                }
+            }
+            for (earlier, before, others) in self.with_params(inputs, tapes).take(index) {
+                let block = target.rb_mut().get_mut(place.params.clone(), before.params.clone());
+                match (own, earlier.outer_products()) {
+                    (Some(own), Some(other)) => {
+                        curvature::cross_block((own, rows), (other, others), accumulate, scratch, block);
+                    }
+                    _ => {
+                        let n_rows = rows.sensitivities.nrows();
+                        let (left, right) = scratch.two_rows(n_rows, place.params.len(), before.params.len());
+                        layer.rows(rows, left.as_mut());
+                        earlier.rows(others, right.as_mut());
+                        multiply(block, accumulate, left.transpose(), right.as_ref());
+                    }
+                }
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use crate::linalg::{
     multiply_by_own_transpose, multiply_with_offsets, products, sum,
 };
 use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances};
+use crate::network::curvature::OuterProducts;
 use crate::network::layer::{LayerRows, LayerVerbs, ParameterGroup};
 use crate::network::tape::Kept;
 
@@ -270,6 +271,10 @@ impl LayerVerbs for Linear {
                 }
             }
         }
+    }
+
+    fn outer_products(&self) -> Option<OuterProducts> {
+        Some(OuterProducts { inputs: self.inputs, outputs: self.outputs, bias: self.bias })
     }
 
     fn blocks(&self) -> Vec<BlockShape> {

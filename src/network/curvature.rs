@@ -1,0 +1,184 @@
+//! The curvature J̃ᵀJ̃ layer by layer, without the rows J̃.
+//!
+//! Where the rows of a layer are outer products δ ⊗ (h, 1) of its sensitivities and its inputs, the block of two layers
+//! is Σₙ (Σₖ δₙₖ δ′ₙₖᵀ) ⊗ (hₙ h′ₙᵀ): a product QᵀS of two matrices with one row per point, whose columns are the products
+//! of two inputs and of two sensitivities (summed over the K rows of a point). Within one layer both are symmetric, and
+//! each pair is formed once. That takes N·I·I′·O·O′ multiply-adds for N points (a quarter of it within a layer), where
+//! products of rows take K times as many (and half of them within a layer).
+
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, MatMut, MatRef};
+
+use super::layer::LayerRows;
+use crate::linalg::{add_products, column_slice, column_slice_mut, multiply, products};
+use crate::map::Scratch;
+
+/// The shape of a layer whose rows are outer products δ ⊗ (h, 1): of W, `[outputs, inputs]` row by row, then b.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OuterProducts {
+    /// The width of h.
+    pub inputs: usize,
+    /// The width of δ.
+    pub outputs: usize,
+    /// Whether b follows W.
+    pub bias: bool,
+}
+
+impl OuterProducts {
+    /// The width of (h, 1).
+    fn factors(self) -> usize {
+        self.inputs + usize::from(self.bias)
+    }
+
+    /// The place of the parameter that multiplies entry i of (h, 1) for output o.
+    fn place(self, output: usize, factor: usize) -> usize {
+        if factor < self.inputs { output * self.inputs + factor } else { self.outputs * self.inputs + output }
+    }
+}
+
+/// Points in one product QᵀS, and columns of either factor: three buffers of half a megabyte to one.
+const POINTS: usize = 512;
+const COLUMNS: usize = 256;
+
+/// The number of f64 values in those buffers for N points.
+pub(super) fn buffer_size(points: usize) -> f64 {
+    (2 * points.min(POINTS) * COLUMNS + COLUMNS * COLUMNS) as f64
+}
+
+/// Multiply-adds for the block of a layer with another, or (`None`) with itself, at N points with K rows each.
+pub(super) fn work(of: OuterProducts, with: Option<OuterProducts>, points: usize, columns: usize) -> f64 {
+    let triangle = |n: f64| 0.5 * n * (n + 1.0);
+    let (factors, outputs) = (of.factors() as f64, of.outputs as f64);
+    let (input_pairs, output_pairs) = match with {
+        None => (triangle(factors), triangle(outputs)),
+        Some(with) => (factors * with.factors() as f64, outputs * with.outputs as f64),
+    };
+    // Columns are formed anew for every tile of the other factor.
+    let tiles = |pairs: f64| (pairs / COLUMNS as f64).ceil();
+    let formed = input_pairs * tiles(output_pairs) + output_pairs * columns as f64 * tiles(input_pairs);
+    points as f64 * (input_pairs * output_pairs + FORMING * formed)
+}
+
+/// What forming a number costs, in multiply-adds of a blocked product.
+const FORMING: f64 = 8.0;
+
+/// One layer's shape, and what its rows are computed from.
+pub(super) type Factors<'a> = (OuterProducts, LayerRows<'a>);
+
+/// The pairs (i, j) with i < left, j < right and, if both are of the same kind, i ≥ j; i runs fastest.
+fn pairs(left: usize, right: usize, same: bool) -> impl Iterator<Item = (usize, usize)> + Clone {
+    (0..right).flat_map(move |j| (if same { j } else { 0 }..left).map(move |i| (i, j)))
+}
+
+/// Cuts an iterator into parts of at most [`COLUMNS`], and calls `visit` with each part and its length.
+fn for_each_tile<I: Iterator + Clone>(all: I, mut visit: impl FnMut(std::iter::Take<I>, usize)) {
+    let mut rest = all;
+    loop {
+        let tile = rest.clone().take(COLUMNS);
+        let count = tile.clone().count();
+        if count == 0 {
+            return;
+        }
+        visit(tile, count);
+        if rest.nth(COLUMNS - 1).is_none() {
+            return;
+        }
+    }
+}
+
+/// Writes, or adds, the block of J̃ᵀJ̃ between two layers: rows are the parameters of `left`, columns those of `right`.
+pub(super) fn cross_block(
+    left: Factors<'_>,
+    right: Factors<'_>,
+    accumulate: Accum,
+    scratch: &mut Scratch,
+    mut target: MatMut<'_, f64>,
+) {
+    let put = putting(accumulate);
+    block(left, right, false, scratch, |(o, p), (i, j), value| {
+        put(&mut target[(left.0.place(o, i), right.0.place(p, j))], value);
+    });
+}
+
+/// Writes, or adds, the lower triangle of the block of J̃ᵀJ̃ of one layer.
+pub(super) fn own_block(layer: Factors<'_>, accumulate: Accum, scratch: &mut Scratch, mut target: MatMut<'_, f64>) {
+    let (put, shape) = (putting(accumulate), layer.0);
+    block(layer, layer, true, scratch, |(o, p), (i, j), value| {
+        let mut at = |one: usize, other: usize| put(&mut target[(one.max(other), one.min(other))], value);
+        at(shape.place(o, i), shape.place(p, j));
+        // The block of two outputs is symmetric: h hᵀ is.
+        if o != p && i != j {
+            at(shape.place(o, j), shape.place(p, i));
+        }
+    });
+}
+
+fn putting(accumulate: Accum) -> impl Fn(&mut f64, f64) + Copy {
+    let keep = if accumulate == Accum::Replace { 0.0 } else { 1.0 };
+    move |entry, value| *entry = if keep == 0.0 { value } else { *entry + value }
+}
+
+/// Calls `put` with every pair of outputs, every pair of inputs and the sum over points and rows of their products.
+fn block(
+    left: Factors<'_>,
+    right: Factors<'_>,
+    same: bool,
+    scratch: &mut Scratch,
+    mut put: impl FnMut((usize, usize), (usize, usize), f64),
+) {
+    let (points, rows) = (left.1.n_points(), left.1.columns());
+    let (inputs, sensitivities, sums) = scratch.tiles(points.min(POINTS), COLUMNS);
+    let input_pairs = pairs(left.0.factors(), right.0.factors(), same);
+    let output_pairs = pairs(left.0.outputs, right.0.outputs, same);
+    for_each_tile(input_pairs, |input_tile, n_inputs| {
+        for_each_tile(output_pairs.clone(), |output_tile, n_outputs| {
+            let mut sums = sums.as_mut().get_mut(..n_inputs, ..n_outputs);
+            sums.fill(0.0);
+            let mut start = 0;
+            while start < points {
+                let count = POINTS.min(points - start);
+                let mut inputs = inputs.as_mut().get_mut(..count, ..n_inputs);
+                for ((i, j), column) in input_tile.clone().zip(inputs.rb_mut().col_iter_mut()) {
+                    let one = input_part(left.1, i, start, count);
+                    input_products(one, input_part(right.1, j, start, count), column_slice_mut(column));
+                }
+                let mut sensitivities = sensitivities.as_mut().get_mut(..count, ..n_outputs);
+                for ((o, p), column) in output_tile.clone().zip(sensitivities.rb_mut().col_iter_mut()) {
+                    let column = column_slice_mut(column);
+                    let (one, other) = (left.1.sensitivities.col(o), right.1.sensitivities.col(p));
+                    let (one, other) = (column_slice(one), column_slice(other));
+                    for k in 0..rows {
+                        let range = k * points + start..k * points + start + count;
+                        if k == 0 {
+                            products(&one[range.clone()], &other[range], column);
+                        } else {
+                            add_products(&one[range.clone()], &other[range], column);
+                        }
+                    }
+                }
+                multiply(sums.rb_mut(), Accum::Add, inputs.rb().transpose(), sensitivities.rb());
+                start += count;
+            }
+            for (outputs, column) in output_tile.zip(sums.col_iter()) {
+                for (inputs, value) in input_tile.clone().zip(column_slice(column)) {
+                    put(outputs, inputs, *value);
+                }
+            }
+        });
+    });
+}
+
+/// Entry `index` of (h, 1) at some of the points; none for the 1.
+fn input_part<'a>(rows: LayerRows<'a>, index: usize, start: usize, count: usize) -> Option<&'a [f64]> {
+    let inputs: MatRef<'a, f64> = rows.inputs;
+    (index < inputs.ncols()).then(|| &column_slice(inputs.col(index))[start..start + count])
+}
+
+/// The products of two entries of (h, 1) at every point.
+fn input_products(left: Option<&[f64]>, right: Option<&[f64]>, column: &mut [f64]) {
+    match (left, right) {
+        (Some(left), Some(right)) => products(left, right, column),
+        (Some(only), None) | (None, Some(only)) => column.copy_from_slice(only),
+        (None, None) => column.fill(1.0),
+    }
+}
