@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ndarray::Array2;
 use riemannian_laplace::Laplace;
 use riemannian_laplace::internals::geodesic::{Accuracy, MetricBatch, MetricOptions, MetricSolver, Outcome};
-use riemannian_laplace::internals::laplace::MatrixFreeOptions;
+use riemannian_laplace::internals::laplace::{IterativeOptions, MatrixFreeOptions, SolverName};
 use riemannian_laplace::internals::ode::Integrator;
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{GeodesicOptions, MetricName, Samples, Smoothing};
@@ -111,8 +111,12 @@ impl IntegratorArgs {
 /// The solver of the metric by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MetricSolverName {
-    /// A factored matrix: D × D, or N·P × N·P for N data points and P outputs, whichever is smaller
+    /// Whichever of the others (but the last) takes the fewest multiply-adds
+    Auto,
+    /// A factored matrix: D × D, or N·P × N·P for N data points and P outputs, whichever is cheaper
     Exact,
+    /// Conjugate gradients over the weights or the outputs, whichever are fewer, that factor a matrix now and then
+    Iterative,
     /// Conjugate gradients without a matrix, for when both are too large for the memory
     MatrixFree,
 }
@@ -121,7 +125,7 @@ pub enum MetricSolverName {
 #[derive(Debug, Args)]
 pub struct MetricArgs {
     /// How accelerations of the fisher and empirical-fisher metrics are computed
-    #[arg(long, value_enum, default_value_t = MetricSolverName::Exact)]
+    #[arg(long, value_enum, default_value_t = MetricSolverName::Auto)]
     metric_solver: MetricSolverName,
     /// Make the metric from B data points, scaled to represent all [default: all]
     #[arg(long, value_name = "B")]
@@ -134,7 +138,9 @@ pub struct MetricArgs {
 impl MetricArgs {
     pub fn options(&self, smoothing: Smoothing) -> MetricOptions {
         let solver = match self.metric_solver {
+            MetricSolverName::Auto => MetricSolver::Auto,
             MetricSolverName::Exact => MetricSolver::Exact,
+            MetricSolverName::Iterative => MetricSolver::Iterative(IterativeOptions::default()),
             MetricSolverName::MatrixFree => MetricSolver::MatrixFree(MatrixFreeOptions::default()),
         };
         let batch = self.metric_batch.map(|size| MetricBatch { size, redraw: self.redraw });
@@ -142,22 +148,26 @@ impl MetricArgs {
     }
 }
 
-/// What `--json` prints about a metric without matrices, or from a part of the data.
+/// What `--json` prints about the metric's solver, and about a metric from a part of the data.
 #[derive(Debug, Serialize)]
 pub struct MetricReport {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric_solver: Option<&'static str>,
+    #[serde(skip)]
+    meaning: &'static str,
     #[serde(flatten)]
-    solver: Option<MatrixFreeReport>,
+    solver: Option<IterationReport>,
     #[serde(flatten)]
     batch: Option<PartReport>,
 }
 
 #[derive(Debug, Serialize)]
-struct MatrixFreeReport {
-    metric_solver: &'static str,
+struct IterationReport {
     mean_cg_iterations: f64,
     worst_cg_residual: f64,
     cg_unconverged: u64,
     preconditioner_rank: usize,
+    preconditioner_factors: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,25 +179,30 @@ struct PartReport {
 
 impl MetricReport {
     pub fn new(samples: &Samples) -> Self {
-        let solver = samples.solver.map(|report| MatrixFreeReport {
-            metric_solver: "matrix-free",
+        let solver = samples.solver.map(|report| IterationReport {
             mean_cg_iterations: report.mean_products(),
             worst_cg_residual: report.worst_residual,
             cg_unconverged: report.unconverged,
             preconditioner_rank: report.rank,
+            preconditioner_factors: report.factors,
         });
         let batch = samples.batch.as_ref().map(|report| PartReport {
             metric_batch: report.batch.size,
             redraw: report.batch.redraw,
             mean_metric_residual: report.mean_residual(),
         });
-        Self { solver, batch }
+        let name = samples.solver_name;
+        let (metric_solver, meaning) = (name.map(SolverName::name), name.map_or("", SolverName::meaning));
+        Self { metric_solver, meaning, solver, batch }
     }
 
     /// The same for people.
     pub fn add_to(&self, summary: &mut Summary) {
+        if let Some(name) = self.metric_solver {
+            summary.row("solver", name, self.meaning);
+        }
         if let Some(report) = &self.solver {
-            let meaning = "products with the system per evaluation, without a matrix";
+            let meaning = "products with the system per evaluation";
             summary.row("CG iterations", short(report.mean_cg_iterations), meaning);
             summary.row("CG residual", short(report.worst_cg_residual), "the worst of all evaluations, relative");
         }

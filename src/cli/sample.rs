@@ -57,8 +57,9 @@ target). Metadata: metric, seed, range, smoothing. A sample that failed is repor
 By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and
 certified are then those whose drift is at most 1e-3.
 
-With many weights and many data points the exact solver of the fisher metric needs too much memory: --metric-solver
-matrix-free gives the same geodesics without a matrix and reports its residual; --metric-batch makes the metric of a
+Accelerations of the fisher metric are solved for by a factored matrix or, where that takes many times the work (counted,
+never timed), by conjugate gradients; the report says by which, and the largest residual. With so many weights and data
+points that no matrix fits, --metric-solver matrix-free gives the same geodesics without any; --metric-batch makes the metric of a
 part of the data and reports how far that is from all of it.
 
 The metric of a relu or leaky_relu network jumps at its kinks. Its samples follow the metric of the network with relu

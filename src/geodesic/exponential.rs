@@ -126,7 +126,7 @@ impl GeodesicOptions {
         }
     }
 
-    fn first_tolerances(&self, n_params: usize) -> (f64, f64) {
+    pub(super) fn first_tolerances(&self, n_params: usize) -> (f64, f64) {
         match self.accuracy {
             Accuracy::Tolerances { rtol, atol, .. } => (rtol, atol),
             Accuracy::Drift { target, .. } => {
@@ -249,11 +249,12 @@ impl<'a> ExponentialMap<'a> {
         self.evaluator.begin_path(rtol);
         let Self { evaluator, progress, options, workspace, state, n_params } = self;
         let cancelled = Cell::new(false);
-        let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+        let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
             if progress.is_cancelled() {
                 cancelled.set(true);
                 return derivative.fill(f64::NAN);
             }
+            evaluator.at_time(t);
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
         };
         let (_, path) = ode::solve_dense(&mut derivative, 0.0, 1.0, state, &options.ivp(rtol, atol), workspace)?;
@@ -288,12 +289,13 @@ impl<'a> ExponentialMap<'a> {
         self.evaluator.begin_path(rtol);
         let Self { evaluator, progress, options, workspace, state, n_params } = self;
         let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
-        let mut derivative = |_: f64, state: &[f64], derivative: &mut [f64]| {
+        let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
             if progress.is_cancelled() {
                 // The trial is rejected, and `go_on` asked, without another evaluation.
                 cancelled.set(true);
                 return derivative.fill(f64::NAN);
             }
+            evaluator.at_time(t);
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
             evaluations += 1;
             // The drift of this evaluation alone: that of a rejected trial must not count against the next step.

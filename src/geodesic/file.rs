@@ -119,6 +119,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         smoothing,
         residuals: None,
         indices,
+        solver_name: None,
         solver: None,
         batch: None,
     })

@@ -17,7 +17,7 @@ use super::samples::Samples;
 use super::smoothing::{self, Smoothing};
 use super::subsampled::{MetricBatch, Subsampling, SumOverData, of_all_data};
 use crate::error::{Error, Result, Unsupported};
-use crate::laplace::{Laplace, MatrixFreeOptions};
+use crate::laplace::{IterativeOptions, Laplace, MatrixFreeOptions};
 use crate::memory;
 use crate::metric::{self, Metric, Pullback};
 use crate::progress::Progress;
@@ -25,14 +25,18 @@ use crate::progress::Progress;
 /// How the accelerations of a metric are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum MetricSolver {
-    /// By a factored matrix, D × D or N·P × N·P.
+    /// Whichever takes the least work, counted in multiply-adds: a factored matrix or conjugate gradients.
     #[default]
+    Auto,
+    /// By a factored matrix, D × D or N·P × N·P.
     Exact,
+    /// By conjugate gradients along each path, with D or N·P unknowns, that factor a matrix now and then.
+    Iterative(IterativeOptions),
     /// By conjugate gradients, without a matrix: for when both are too large for the memory.
     MatrixFree(MatrixFreeOptions),
 }
 
-/// How the metric of [`sample_posterior`] is evaluated; by default exactly and with all data.
+/// How the metric of [`sample_posterior`] is evaluated; by default by the cheapest solver and with all data.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MetricOptions {
     /// The solver.
@@ -43,15 +47,25 @@ pub struct MetricOptions {
     pub smoothing: Smoothing,
 }
 
-impl MetricSolver {
+/// A solver for geodesics of a certain accuracy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PathSolver {
+    solver: MetricSolver,
+    /// The relative tolerance at which paths are first integrated.
+    rtol: f64,
+}
+
+impl PathSolver {
     /// The metric with this solver, after checking that `workers` evaluators fit in memory.
     pub(super) fn apply(self, metric: Pullback, base: &[f64], workers: usize) -> Result<Pullback> {
-        let metric = match self {
+        let metric = match self.solver {
+            MetricSolver::Auto => metric.with_cheapest_solver(base, self.rtol)?,
             MetricSolver::Exact => metric,
+            MetricSolver::Iterative(options) => metric.with_iteration(base, options)?,
             MetricSolver::MatrixFree(options) => metric.with_matrix_free(base, options)?,
         };
-        let advice = match self {
-            MetricSolver::Exact => {
+        let advice = match self.solver {
+            MetricSolver::Auto | MetricSolver::Exact | MetricSolver::Iterative(_) => {
                 "use the matrix-free solver, make the metric from a part of the data, or use fewer threads"
             }
             MetricSolver::MatrixFree(_) => "make the metric from a part of the data, or use fewer threads",
@@ -62,16 +76,23 @@ impl MetricSolver {
     }
 
     /// The solver, with a residual too small to affect the tolerance or the drift target.
-    fn for_accuracy(self, accuracy: Accuracy) -> Self {
-        let rtol = match accuracy {
+    fn new(solver: MetricSolver, options: &GeodesicOptions, n_params: usize) -> Self {
+        let rtol = match options.accuracy {
             Accuracy::Tolerances { rtol, .. } => rtol,
             // The tolerance starts at a tenth of the target and may be tightened a few times.
             Accuracy::Drift { target, .. } => 1e-2 * target,
         };
-        match self {
-            MetricSolver::Exact => MetricSolver::Exact,
+        let solver = match solver {
             MetricSolver::MatrixFree(options) => MetricSolver::MatrixFree(options.for_integrator(rtol)),
-        }
+            MetricSolver::Auto | MetricSolver::Exact | MetricSolver::Iterative(_) => solver,
+        };
+        Self { solver, rtol: options.first_tolerances(n_params).0 }
+    }
+
+    /// The one that only provides speeds: no matrix and no preconditioner is needed.
+    pub(super) fn for_speeds() -> Self {
+        let options = MatrixFreeOptions { max_rank: 0, ..Default::default() };
+        Self { solver: MetricSolver::MatrixFree(options), rtol: 1.0 }
     }
 }
 
@@ -117,13 +138,13 @@ pub fn sample_posterior(
     let (base, precision) = (posterior.parameters(), &**posterior.precision());
     let sum_over_data = |name| {
         let target = &posterior.target(metric.needs())?;
-        let solver = how.solver.for_accuracy(options.geodesic.accuracy);
+        let solver = PathSolver::new(how.solver, &options.geodesic, base.len());
         if let Some(batch) = how.batch {
             return Subsampling { target, name, batch, solver, base, precision }.sample(&options, progress);
         }
         let metric = of_all_data(target, name, solver, base, options.workers())?;
         let mut samples = sample(&metric, base, precision, &options, progress)?;
-        samples.solver = metric.solver_report();
+        samples.report_on(&metric);
         Ok(samples)
     };
     let samples = match metric {
@@ -158,7 +179,20 @@ pub fn exponential_map(
 ) -> Result<Samples> {
     let width = smoothing.for_maps(laplace, metric)?;
     let (base, options) = (laplace.parameters(), for_network(laplace, width, options));
-    let ends = with_metric(laplace, metric, width, |metric| exponentials(metric, base, velocities, options, progress))?;
+    let sum_over_data = |name| {
+        let target = &smoothing::target(laplace, metric, width)?;
+        let solver = PathSolver::new(MetricSolver::Auto, &options, base.len());
+        let workers = rayon::current_num_threads().min(velocities.nrows());
+        let metric = of_all_data(target, name, solver, base, workers)?;
+        let mut ends = exponentials(&metric, base, velocities, options, progress)?;
+        ends.report_on(&metric);
+        Ok::<Samples, Error>(ends)
+    };
+    let ends = match metric {
+        MetricName::Fisher => sum_over_data(SumOverData::Fisher)?,
+        MetricName::EmpiricalFisher => sum_over_data(SumOverData::EmpiricalFisher)?,
+        _ => with_metric(laplace, metric, width, |metric| exponentials(metric, base, velocities, options, progress))?,
+    };
     Ok(Samples { metric: Some(metric), smoothing: width, indices: indices(laplace), ..ends })
 }
 
@@ -204,8 +238,9 @@ fn with_metric<T>(
 fn check_options(metric: MetricName, how: &MetricOptions) -> Result<()> {
     let what = match (how.solver, how.batch) {
         (MetricSolver::MatrixFree(_), _) => "the matrix-free solver",
-        (MetricSolver::Exact, Some(_)) => "a part of the data",
-        (MetricSolver::Exact, None) => return Ok(()),
+        (MetricSolver::Iterative(_), _) => "the iterative solver",
+        (MetricSolver::Auto | MetricSolver::Exact, Some(_)) => "a part of the data",
+        (MetricSolver::Auto | MetricSolver::Exact, None) => return Ok(()),
     };
     if metric.is_sum_over_data() {
         return Ok(());

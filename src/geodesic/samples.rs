@@ -9,7 +9,8 @@ use super::name::MetricName;
 use super::residuals::Residuals;
 use super::subsampled::BatchReport;
 use crate::error::{JoinError, Result};
-use crate::laplace::SolverReport;
+use crate::laplace::{SolverName, SolverReport};
+use crate::metric::{Metric, Pullback};
 use crate::ode::Status;
 
 /// How a sample ended.
@@ -77,7 +78,9 @@ pub struct Samples {
     pub residuals: Option<Residuals>,
     /// Where the parameters stand in the whole model, for a posterior over some of them.
     pub indices: Option<Vec<usize>>,
-    /// What the matrix-free solver did, if it was used.
+    /// How accelerations were solved for, if that is known.
+    pub solver_name: Option<SolverName>,
+    /// What an iterative solver did, if one was used.
     pub solver: Option<SolverReport>,
     /// How far a sub-sampled metric is from that of all data, if one was used.
     pub batch: Option<BatchReport>,
@@ -100,6 +103,7 @@ impl Samples {
             smoothing: None,
             residuals: None,
             indices: None,
+            solver_name: None,
             solver: None,
             batch: None,
         };
@@ -112,6 +116,12 @@ impl Samples {
             samples.certified.push(geodesic.certified && outcome == Outcome::Reached);
         }
         samples
+    }
+
+    /// Keeps what is known about the solver of their metric.
+    pub(super) fn report_on(&mut self, metric: &Pullback) {
+        self.solver_name = Some(metric.solver_name());
+        self.solver = metric.solver_report();
     }
 
     /// The same, drawn with a seed.
@@ -200,6 +210,7 @@ impl Samples {
             smoothing: first.smoothing,
             residuals: None,
             indices: first.indices.clone(),
+            solver_name: first.solver_name,
             solver: None,
             batch: None,
         };

@@ -1,10 +1,10 @@
 //! Samples whose metric comes from a part of the data: the same part for all, or another for each.
 
-use super::posterior::MetricSolver;
+use super::posterior::PathSolver;
 use super::sampler::{SamplerOptions, exponential_map, follow, for_each_index, reserve_memory, sample};
 use super::samples::Samples;
 use crate::error::{Error, Result, check_size};
-use crate::laplace::{MatrixFreeOptions, Precision, SolverReport};
+use crate::laplace::{Precision, SolverName, SolverReport};
 use crate::metric::{self, Batch, Metric, MetricEvaluator, Pullback, Subsampled};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
@@ -55,7 +55,7 @@ pub(super) struct Subsampling<'a> {
     pub target: &'a Target,
     pub name: SumOverData,
     pub batch: MetricBatch,
-    pub solver: MetricSolver,
+    pub solver: PathSolver,
     pub base: &'a [f64],
     pub precision: &'a dyn Precision,
 }
@@ -65,15 +65,13 @@ impl Subsampling<'_> {
     pub(super) fn sample(&self, options: &SamplerOptions, progress: &dyn Progress) -> Result<Samples> {
         let MetricBatch { size, redraw } = self.batch;
         let first = self.part(options.seed, 0)?;
-        // The metric of all data only provides speeds: no matrix and no preconditioner is needed.
-        let all = MatrixFreeOptions { max_rank: 0, ..Default::default() };
-        let speeds = of_all_data(self.target, self.name, MetricSolver::MatrixFree(all), self.base, 1)?;
+        let speeds = of_all_data(self.target, self.name, PathSolver::for_speeds(), self.base, 1)?;
         let (mut samples, residuals) = if redraw {
             self.redrawn(&speeds, options, progress)?
         } else {
             let metric = self.metric(&first, self.solver, options.workers())?;
             let mut samples = sample(&metric, self.base, self.precision, options, progress)?;
-            samples.solver = metric.solver_report();
+            samples.report_on(&metric);
             let prepare = || Ok((speeds.evaluator(), metric.evaluator()));
             let compare = |(whole, part): &mut (Speeds, Speeds), index| {
                 let mut velocity = vec![0.0; self.base.len()];
@@ -110,11 +108,13 @@ impl Subsampling<'_> {
             let geodesic = follow(&mut exponential, self.base, &velocity)?;
             let residual = self.residual(&mut **evaluator, &mut *metric.evaluator(), &velocity);
             progress.advance();
-            Ok((geodesic, residual, metric.solver_report()))
+            Ok((geodesic, residual, (metric.solver_name(), metric.solver_report())))
         };
         let drawn = for_each_index(options.range.clone(), prepare, draw)?;
         let (mut geodesics, mut residuals, mut solver) = (Vec::new(), Vec::new(), None);
-        for (geodesic, residual, report) in drawn {
+        let mut solver_name: Option<SolverName> = None;
+        for (geodesic, residual, (name, report)) in drawn {
+            solver_name = Some(name);
             geodesics.push(geodesic);
             residuals.push(residual);
             if let Some(report) = report {
@@ -122,7 +122,7 @@ impl Subsampling<'_> {
             }
         }
         let mut samples = Samples::collect(geodesics, self.base.len()).drawn(options.seed, options.range.clone());
-        samples.solver = solver;
+        (samples.solver_name, samples.solver) = (solver_name, solver);
         Ok((samples, residuals))
     }
 
@@ -134,7 +134,7 @@ impl Subsampling<'_> {
         Subsampled::new(self.target, &draw_batch(self.points(), self.batch.size, seed, index)?)
     }
 
-    fn metric(&self, part: &Subsampled, solver: MetricSolver, workers: usize) -> Result<Pullback> {
+    fn metric(&self, part: &Subsampled, solver: PathSolver, workers: usize) -> Result<Pullback> {
         Ok(match self.name {
             SumOverData::EmpiricalFisher => solver.apply(part.empirical_fisher(), self.base, workers)?,
             SumOverData::Fisher => solver.apply(part.fisher(), self.base, workers)?,
@@ -152,7 +152,7 @@ impl Subsampling<'_> {
 pub(super) fn of_all_data(
     target: &Target,
     name: SumOverData,
-    solver: MetricSolver,
+    solver: PathSolver,
     base: &[f64],
     workers: usize,
 ) -> Result<Pullback> {

@@ -11,12 +11,12 @@
 //! Gδa = J̃ᵀr, hence ‖δa‖_G ≤ ‖r‖, and the squared speed drifts at the rate 2(J̃v)ᵀr.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ridge::RidgeSolver;
+use super::solver_report::{SolverReport, Tally};
 use crate::error::{Error, Result, Unsupported, check_size};
 use crate::likelihood::{Likelihood, PointEvaluator};
-use crate::linalg::{ConjugateGradients, Convergence, LowRankInverse, StoppingRule};
+use crate::linalg::{ConjugateGradients, LowRankInverse, StoppingRule};
 use crate::map::{Map, PulledBack, Rows, Scratch, frozen_rows};
 use crate::memory;
 use crate::prior::PriorPrecision;
@@ -72,57 +72,6 @@ impl MatrixFreeOptions {
     }
 }
 
-/// What matrix-free solves have cost and how accurate they were.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct SolverReport {
-    /// Systems solved: evaluations of the acceleration.
-    pub solves: u64,
-    /// Products with I + J̃A⁻¹J̃ᵀ over all of them, including those for renewing the preconditioner.
-    pub products: u64,
-    /// The largest relative residual that a solve ended with.
-    pub worst_residual: f64,
-    /// Solves that ended above their tolerance.
-    pub unconverged: u64,
-    /// Columns of the preconditioner.
-    pub rank: usize,
-}
-
-impl SolverReport {
-    /// The mean number of products (conjugate-gradient iterations) per solve.
-    pub fn mean_products(&self) -> f64 {
-        self.products as f64 / self.solves.max(1) as f64
-    }
-
-    /// Adds another report to this one.
-    pub(crate) fn merge(&mut self, other: &SolverReport) {
-        self.solves += other.solves;
-        self.products += other.products;
-        self.worst_residual = self.worst_residual.max(other.worst_residual);
-        self.unconverged += other.unconverged;
-        self.rank = self.rank.max(other.rank);
-    }
-
-    fn of(convergence: Convergence, rank: usize) -> Self {
-        Self {
-            solves: 1,
-            products: convergence.products as u64,
-            worst_residual: if convergence.residual.is_nan() { f64::INFINITY } else { convergence.residual },
-            unconverged: u64::from(!convergence.converged),
-            rank,
-        }
-    }
-}
-
-/// Sums and a maximum over all evaluators: the same on any number of threads.
-#[derive(Debug, Default)]
-struct Tally {
-    solves: AtomicU64,
-    products: AtomicU64,
-    /// The bits of a number that is not negative, which are ordered like the number.
-    worst_residual: AtomicU64,
-    unconverged: AtomicU64,
-}
-
 /// What all solvers of a matrix-free metric share: settings, the preconditioner, and a tally.
 #[derive(Debug)]
 pub struct MatrixFree {
@@ -170,21 +119,7 @@ impl MatrixFree {
 
     /// All solves so far.
     pub fn report(&self) -> SolverReport {
-        let Tally { solves, products, worst_residual, unconverged } = &self.tally;
-        SolverReport {
-            solves: solves.load(Ordering::Relaxed),
-            products: products.load(Ordering::Relaxed),
-            worst_residual: f64::from_bits(worst_residual.load(Ordering::Relaxed)),
-            unconverged: unconverged.load(Ordering::Relaxed),
-            rank: self.preconditioner.rank(),
-        }
-    }
-
-    fn record(&self, report: &SolverReport) {
-        self.tally.solves.fetch_add(report.solves, Ordering::Relaxed);
-        self.tally.products.fetch_add(report.products, Ordering::Relaxed);
-        self.tally.worst_residual.fetch_max(report.worst_residual.to_bits(), Ordering::Relaxed);
-        self.tally.unconverged.fetch_add(report.unconverged, Ordering::Relaxed);
+        self.tally.report(self.preconditioner.rank())
     }
 }
 
@@ -207,6 +142,7 @@ pub(super) struct MatrixFreeRidge {
     /// Products beyond that since it was computed.
     excess: usize,
     tolerance: f64,
+    worst_residual: f64,
     report: SolverReport,
 }
 
@@ -223,6 +159,7 @@ impl MatrixFreeRidge {
             when_new: None,
             excess: 0,
             tolerance,
+            worst_residual: 0.0,
             report: SolverReport { rank, ..Default::default() },
             shared,
         }
@@ -252,7 +189,7 @@ impl MatrixFreeRidge {
     }
 
     fn count(&mut self, report: &SolverReport) {
-        self.shared.record(report);
+        self.shared.tally.record(report);
         self.report.merge(report);
     }
 
@@ -280,6 +217,7 @@ impl MatrixFreeRidge {
         // A force that is not finite means that the path left the finite numbers; it says nothing about the solver.
         if convergence.products > 0 || convergence.converged {
             let this = SolverReport::of(convergence, preconditioner.rank());
+            self.worst_residual = self.worst_residual.max(this.worst_residual);
             self.count(&this);
             let when_new = *self.when_new.get_or_insert(convergence.products);
             self.excess += convergence.products.saturating_sub(when_new);
@@ -304,6 +242,11 @@ impl RidgeSolver for MatrixFreeRidge {
     fn begin_path(&mut self, rtol: f64) {
         self.forget();
         self.tolerance = self.shared.options.for_integrator(rtol).tolerance;
+        self.worst_residual = 0.0;
+    }
+
+    fn path_residual(&self) -> f64 {
+        self.worst_residual
     }
 
     fn forget(&mut self) {

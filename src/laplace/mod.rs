@@ -8,11 +8,13 @@ mod diagonal;
 mod file;
 mod fit;
 mod function_space;
+mod iterative;
 mod kronecker;
 mod kronecker_precision;
 mod matrix_free;
 mod problem;
 mod ridge;
+mod solver_report;
 mod structure;
 #[cfg(test)]
 mod tests;
@@ -23,9 +25,11 @@ pub(crate) use file::Attachment;
 pub use file::Contents;
 pub use fit::{FitOptions, Laplace, PriorValues};
 pub use function_space::FunctionSpace;
-pub use matrix_free::{MatrixFree, MatrixFreeOptions, SolverReport};
+pub use iterative::{Iterative, IterativeOptions, Space};
+pub use matrix_free::{MatrixFree, MatrixFreeOptions};
 pub use problem::{BatchRows, Problem};
-pub use ridge::{Ridge, RidgeSolver};
+pub use ridge::{Ridge, RidgeSolver, SolverName};
+pub use solver_report::SolverReport;
 pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
 };

@@ -6,8 +6,12 @@
 
 use std::sync::Arc;
 
-use super::matrix_free::{MatrixFree, MatrixFreeRidge, SolverReport};
+use super::iterative::{self, Iterative, IterativeOptions, IterativeRidge, Space};
+use super::matrix_free::{MatrixFree, MatrixFreeRidge};
+use super::solver_report::SolverReport;
 use super::{function_space, weight_space};
+use crate::error::Result;
+use crate::likelihood::Likelihood;
 use crate::map::{Map, PulledBack};
 use crate::prior::PriorPrecision;
 
@@ -23,6 +27,16 @@ pub trait RidgeSolver: Send {
     ) -> bool;
     /// Starts a new path, integrated at this relative tolerance: an iterative solver drops what it remembers.
     fn begin_path(&mut self, _rtol: f64) {}
+    /// The time on the path of the next solve: an iterative solver starts from what it knows of the times before.
+    fn at_time(&mut self, _time: f64) {}
+    /// Where the solver wants to know the speed ‖J̃v‖ of the whitened outputs before it solves; exact ones do not.
+    fn speed_mut(&mut self) -> Option<&mut f64> {
+        None
+    }
+    /// The largest relative residual of the solves since the path began; zero for an exact solver.
+    fn path_residual(&self) -> f64 {
+        0.0
+    }
     /// The next solve depends on its arguments alone.
     fn forget(&mut self) {}
     /// What an iterative solver has cost and how accurate it was; none for an exact solver.
@@ -38,9 +52,63 @@ pub enum Ridge {
     WeightSpace,
     /// An M × M system; needs a proper prior.
     FunctionSpace,
+    /// Conjugate gradients, which may factor a matrix now and then; needs a proper prior.
+    Iterative(Arc<Iterative>),
     /// Conjugate gradients, no matrix; needs a proper prior.
     MatrixFree(Arc<MatrixFree>),
 }
+
+/// How a ridge regression was solved, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SolverName {
+    /// A factored D × D matrix.
+    WeightSpace,
+    /// A factored M × M matrix.
+    FunctionSpace,
+    /// Conjugate gradients with D unknowns.
+    WeightSpaceIteration,
+    /// Conjugate gradients with M unknowns.
+    FunctionSpaceIteration,
+    /// Conjugate gradients with M unknowns that never form a matrix.
+    MatrixFree,
+}
+
+impl SolverName {
+    /// The name, for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SolverName::WeightSpace => "weight-space",
+            SolverName::FunctionSpace => "function-space",
+            SolverName::WeightSpaceIteration => "weight-space-cg",
+            SolverName::FunctionSpaceIteration => "function-space-cg",
+            SolverName::MatrixFree => "matrix-free",
+        }
+    }
+
+    /// What it works with, for people.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            SolverName::WeightSpace => "a factored matrix of weights × weights",
+            SolverName::FunctionSpace => "a factored matrix of outputs × outputs",
+            SolverName::WeightSpaceIteration => "conjugate gradients over the weights",
+            SolverName::FunctionSpaceIteration => "conjugate gradients over the outputs",
+            SolverName::MatrixFree => "conjugate gradients without a matrix",
+        }
+    }
+}
+
+impl std::fmt::Display for SolverName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// Products of conjugate gradients per evaluation and decimal digit of the residual: 24 at 1e-3 on a path of digits
+/// (64-32-10).
+const PRODUCTS_PER_DIGIT: f64 = 8.0;
+/// What conjugate gradients must save: below this factor the exact solver is as fast where a system is badly
+/// conditioned, and needs no residual.
+const WORTH_ITERATING: f64 = 3.0;
 
 impl Ridge {
     /// The exact solver with fewer multiply-adds.
@@ -49,12 +117,58 @@ impl Ridge {
         if function { Ridge::FunctionSpace } else { Ridge::WeightSpace }
     }
 
+    /// The solver with the least work, counted in multiply-adds, for paths from `base` at this relative tolerance: one
+    /// of the exact ones, or conjugate gradients where both are dearer by far. Nothing is timed: the same problem always
+    /// gets the same solver.
+    pub fn cheapest(
+        map: &Arc<dyn Map>,
+        likelihood: &dyn Likelihood,
+        prior: &PriorPrecision,
+        base: &[f64],
+        rtol: f64,
+    ) -> Result<Self> {
+        let exact = Self::cheaper(&**map, prior);
+        let exact_work = match exact {
+            Ridge::FunctionSpace => function_space::work(&**map, prior),
+            _ => weight_space::work(&**map),
+        };
+        let options = IterativeOptions::default();
+        let products = PRODUCTS_PER_DIGIT * -options.residual(rtol).log10();
+        if !prior.is_proper() || exact_work < WORTH_ITERATING * products * iterative::product_work(&**map) {
+            return Ok(exact);
+        }
+        Ok(Ridge::Iterative(Arc::new(Iterative::new(map, likelihood, prior, base, options)?)))
+    }
+
+    /// The name of the solver.
+    pub fn name(&self) -> SolverName {
+        match self {
+            Ridge::WeightSpace => SolverName::WeightSpace,
+            Ridge::FunctionSpace => SolverName::FunctionSpace,
+            Ridge::MatrixFree(_) => SolverName::MatrixFree,
+            Ridge::Iterative(shared) => match shared.space() {
+                Space::Weights => SolverName::WeightSpaceIteration,
+                Space::Functions => SolverName::FunctionSpaceIteration,
+            },
+        }
+    }
+
+    /// What an iterative solver has cost and how accurate it was, over all evaluators; none for an exact solver.
+    pub fn report(&self) -> Option<SolverReport> {
+        match self {
+            Ridge::WeightSpace | Ridge::FunctionSpace => None,
+            Ridge::Iterative(shared) => Some(shared.report()),
+            Ridge::MatrixFree(shared) => Some(shared.report()),
+        }
+    }
+
     /// One thread's solver for the rows of this map.
     pub fn solver(&self, map: &dyn Map) -> Box<dyn RidgeSolver> {
         let (m, d) = (map.n_points() * map.n_outputs(), map.n_params());
         match self {
             Ridge::WeightSpace => Box::new(weight_space::WeightRidge::new(d)),
             Ridge::FunctionSpace => Box::new(function_space::FunctionRidge::new(m)),
+            Ridge::Iterative(shared) => Box::new(IterativeRidge::new(shared.clone())),
             Ridge::MatrixFree(shared) => Box::new(MatrixFreeRidge::new(shared.clone(), m, d)),
         }
     }
@@ -66,6 +180,7 @@ impl Ridge {
         match self {
             Ridge::WeightSpace => map.curvature_size(map.n_outputs()) + d * d,
             Ridge::FunctionSpace => m * m + 2.0 * n * n,
+            Ridge::Iterative(shared) => shared.solver_size(map),
             Ridge::MatrixFree(shared) => shared.solver_size(m, d),
         }
     }

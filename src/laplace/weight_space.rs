@@ -17,7 +17,7 @@ use crate::linalg::{
     Cholesky, FailedPivot, PackedFactor, eigenvalues, inverse_lower, mirror_lower, multiply, multiply_by_own_transpose,
     pack_lower, packed_diagonal, packed_length, trace_of_product, unpack_lower,
 };
-use crate::map::{Map, PulledBack, Scratch};
+use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::memory;
 use crate::prior::PriorPrecision;
 use crate::random::fill_standard_normal;
@@ -31,6 +31,17 @@ const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs
 fn factor_with_prior(cholesky: &mut Cholesky, prior: &PriorPrecision) -> std::result::Result<(), FailedPivot> {
     prior.add_to_diagonal(cholesky.matrix_mut());
     cholesky.factor()
+}
+
+/// Factors A + J̃ᵀJ̃ for the given rows. False where it is not positive definite.
+pub(super) fn factor_rows(
+    rows: &dyn Rows,
+    scratch: &mut Scratch,
+    prior: &PriorPrecision,
+    cholesky: &mut Cholesky,
+) -> bool {
+    rows.curvature(Accum::Replace, cholesky.matrix_mut(), scratch);
+    factor_with_prior(cholesky, prior).is_ok()
 }
 
 /// Multiply-adds of J̃ᵀJ̃ and its Cholesky factor. Measured times follow this count to within a factor of
@@ -354,11 +365,11 @@ impl RidgeSolver for WeightRidge {
         force: &mut [f64],
         solution: &mut [f64],
     ) -> bool {
-        rows.curvature(Accum::Replace, self.cholesky.matrix_mut());
-        if factor_with_prior(&mut self.cholesky, prior).is_err() {
+        let (inner, scratch) = rows.parts();
+        if !factor_rows(inner, scratch, prior, &mut self.cholesky) {
             return false;
         }
-        rows.transpose_times(force, solution);
+        inner.transpose_times(force, solution, scratch);
         self.cholesky.solve(solution);
         true
     }

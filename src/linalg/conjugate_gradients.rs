@@ -17,7 +17,7 @@ pub struct StoppingRule {
 pub struct Convergence {
     /// Products with S, including that of a warm start.
     pub products: usize,
-    /// ‖b − Sx‖/‖b‖, from the recursion.
+    /// ‖b − Sx‖/‖b‖ from the recursion, or the caller's own measure of the error.
     pub residual: f64,
     /// Whether the tolerance was met.
     pub converged: bool,
@@ -51,16 +51,30 @@ impl ConjugateGradients {
         Self { residual: zeros.clone(), direction: zeros.clone(), image: zeros.clone(), corrected: zeros }
     }
 
-    /// Solves S x = b from the x that `solution` holds (zero, or a guess; a guess worse than zero is not used). Where b
-    /// is not finite, neither is x. `times` writes S u, `precondition` writes P⁻¹u with P a symmetric positive definite
-    /// approximation of S.
+    /// Solves S x = b from the x that `solution` holds (zero, or a guess; a guess worse than zero is not used) until
+    /// ‖b − Sx‖ ≤ tolerance · ‖b‖. Where b is not finite, neither is x. `times` writes S u, `precondition` writes P⁻¹u
+    /// with P a symmetric positive definite approximation of S.
     pub fn solve(
+        &mut self,
+        rhs: &[f64],
+        solution: &mut [f64],
+        rule: StoppingRule,
+        times: impl FnMut(&[f64], &mut [f64]),
+        precondition: impl FnMut(&[f64], &mut [f64]),
+    ) -> Convergence {
+        let scale = norm(rhs);
+        self.solve_by(rhs, solution, rule, times, precondition, |iterate| norm(iterate.residual) / scale)
+    }
+
+    /// The same until `error` of the iterate is at most the tolerance. That error is what is reported as the residual.
+    pub fn solve_by(
         &mut self,
         rhs: &[f64],
         solution: &mut [f64],
         rule: StoppingRule,
         mut times: impl FnMut(&[f64], &mut [f64]),
         mut precondition: impl FnMut(&[f64], &mut [f64]),
+        mut error: impl FnMut(Iterate<'_>) -> f64,
     ) -> Convergence {
         let Self { residual, direction, image, corrected } = self;
         let scale = norm(rhs);
@@ -84,11 +98,14 @@ impl ConjugateGradients {
                 residual.copy_from_slice(rhs);
             }
         }
-        let mut left = norm(residual) / scale;
-        let mut before = 0.0;
-        while left > rule.tolerance && products < rule.max_products {
+        let (mut before, mut descent) = (0.0, 0.0);
+        let left = loop {
             precondition(residual, corrected);
             let now = dot(residual, corrected);
+            let left = error(Iterate { solution, residual, corrected: now, descent });
+            if left <= rule.tolerance || products >= rule.max_products {
+                break left;
+            }
             let turn = if before == 0.0 { 0.0 } else { now / before };
             for (value, corrected) in direction.iter_mut().zip(&*corrected) {
                 *value = corrected + turn * *value;
@@ -98,13 +115,26 @@ impl ConjugateGradients {
             let bend = dot(direction, image);
             if !(now > 0.0 && bend > 0.0) {
                 // Rounding errors dominate: further products tell nothing new.
-                break;
+                break left;
             }
             let step = now / bend;
             add_scaled(step, direction, solution);
             add_scaled(-step, image, residual);
-            (before, left) = (now, norm(residual) / scale);
-        }
+            (before, descent) = (now, step * now);
+        };
         Convergence { products, residual: left, converged: left <= rule.tolerance }
     }
+}
+
+/// Where an iteration stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Iterate<'a> {
+    /// x.
+    pub solution: &'a [f64],
+    /// r = b − Sx, from the recursion.
+    pub residual: &'a [f64],
+    /// rᵀP⁻¹r.
+    pub corrected: f64,
+    /// The amount by which the last step diminished the squared error (x − S⁻¹b)ᵀS(x − S⁻¹b); zero before the first.
+    pub descent: f64,
 }

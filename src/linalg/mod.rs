@@ -11,7 +11,7 @@ mod small;
 mod symmetric;
 
 pub use cholesky::{Cholesky, FailedPivot};
-pub use conjugate_gradients::{ConjugateGradients, Convergence, StoppingRule};
+pub use conjugate_gradients::{ConjugateGradients, Convergence, Iterate, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;

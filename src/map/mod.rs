@@ -85,6 +85,11 @@ pub trait Map: Send + Sync + std::fmt::Debug {
         let rows = (self.n_points() * columns) as f64;
         0.5 * rows * rows * self.n_params() as f64
     }
+    /// Multiply-adds of [`Rows::times`], or of [`Rows::transpose_times`], with K columns; those of dense rows unless there
+    /// is a better way.
+    fn product_work(&self, columns: usize) -> f64 {
+        (self.n_points() * columns) as f64 * self.n_params() as f64
+    }
     /// Multiply-adds of [`Rows::curvature`] with K columns; through dense rows unless there is a better way.
     fn curvature_work(&self, columns: usize) -> f64 {
         let params = self.n_params() as f64;

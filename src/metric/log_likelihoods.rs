@@ -53,6 +53,10 @@ impl Map for LogLikelihoods {
         self.target.map().gram_work(1)
     }
 
+    fn product_work(&self, _: usize) -> f64 {
+        self.target.map().product_work(1)
+    }
+
     fn curvature_work(&self, _: usize) -> f64 {
         self.target.map().curvature_work(1)
     }

@@ -8,8 +8,8 @@
 //! | [`gaussian_monge`] | θ → −½(θ − θ̂)ᵀP(θ − θ̂) | 1 | identity |
 //! | [`euclidean`] | none | – | identity |
 //!
-//! Accelerations are exact by default. Where neither a D × D nor an N·P × N·P matrix fits,
-//! [`Pullback::with_matrix_free`] needs neither, and [`Subsampled`] makes the metric from a part of the data.
+//! Accelerations are exact by default. [`Pullback::with_cheapest_solver`] takes conjugate gradients where they are cheaper
+//! by far. Where neither a D × D nor an N·P × N·P matrix fits, [`Pullback::with_matrix_free`] needs neither, and [`Subsampled`] makes the metric from a part of the data.
 //!
 //! (Yu et al. 2024, sections 2.2, 4.1 and 4.3, and the supplement's "Empirical Fisher".)
 
@@ -43,7 +43,7 @@ pub trait Metric: Send + Sync {
     fn evaluator_size(&self) -> f64 {
         0.0
     }
-    /// What the matrix-free solves of all evaluators have cost and how accurate they were; none for an exact solver.
+    /// What the iterative solves of all evaluators have cost and how accurate they were; none for an exact solver.
     fn solver_report(&self) -> Option<SolverReport> {
         None
     }
@@ -60,6 +60,13 @@ pub trait MetricEvaluator: Send {
     /// Starts a new path, integrated at this relative tolerance. An iterative solver drops what it remembers of the
     /// previous path and takes its own tolerance from this one; exact solvers do nothing.
     fn begin_path(&mut self, _rtol: f64) {}
+    /// The time on the path of the next acceleration, from which an iterative solver extrapolates; exact solvers do
+    /// nothing with it.
+    fn at_time(&mut self, _time: f64) {}
+    /// The largest relative residual of the accelerations since the path began; zero for exact solvers.
+    fn path_residual(&self) -> f64 {
+        0.0
+    }
     /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments
     /// alone.
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;

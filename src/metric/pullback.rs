@@ -2,7 +2,7 @@
 //!
 //! J̃ = RᵀJ is the whitened Jacobian (H = RRᵀ) and z the whitened force, Rz = Hf̈ + C(ḟ, ḟ), both from the likelihood.
 //! The acceleration is the ridge regression of −z on J̃, solved in weight space (D × D) or in function space (a =
-//! −A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z, M × M), whichever takes fewer multiply-adds; or, on request, without a matrix.
+//! −A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z, M × M), whichever takes fewer multiply-adds; or by conjugate gradients.
 
 use std::sync::Arc;
 
@@ -10,7 +10,10 @@ use faer::{Accum, Mat};
 
 use super::{Metric, MetricEvaluator};
 use crate::error::Result;
-use crate::laplace::{MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverReport, Structure, WeightSpace};
+use crate::laplace::{
+    Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverName, SolverReport,
+    Structure, WeightSpace,
+};
 use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::{PriorPrecision, PriorStructure};
@@ -82,12 +85,32 @@ impl Pullback {
         Ok(self)
     }
 
-    /// The exact solver in use; none when the metric is matrix-free.
+    /// The same metric with accelerations by conjugate gradients that remember their path, in weight or function space.
+    /// Whether a factor is worth its price is found out at `base`, where the geodesics start.
+    pub fn with_iteration(mut self, base: &[f64], options: IterativeOptions) -> Result<Self> {
+        let shared = Iterative::new(&self.map, &*self.likelihood, &self.prior, base, options)?;
+        self.ridge = Ridge::Iterative(Arc::new(shared));
+        Ok(self)
+    }
+
+    /// The same metric with the solver that takes the least work for geodesics from `base` at this relative tolerance,
+    /// by a count of multiply-adds.
+    pub fn with_cheapest_solver(mut self, base: &[f64], rtol: f64) -> Result<Self> {
+        self.ridge = Ridge::cheapest(&self.map, &*self.likelihood, &self.prior, base, rtol)?;
+        Ok(self)
+    }
+
+    /// The name of the solver in use.
+    pub fn solver_name(&self) -> SolverName {
+        self.ridge.name()
+    }
+
+    /// The exact solver in use; none for conjugate gradients.
     pub fn structure(&self) -> Option<Structure> {
         match self.ridge {
             Ridge::WeightSpace => Some(Structure::WeightSpace),
             Ridge::FunctionSpace => Some(Structure::FunctionSpace),
-            Ridge::MatrixFree(_) => None,
+            Ridge::Iterative(_) | Ridge::MatrixFree(_) => None,
         }
     }
 
@@ -139,10 +162,7 @@ impl Metric for Pullback {
     }
 
     fn solver_report(&self) -> Option<SolverReport> {
-        match &self.ridge {
-            Ridge::WeightSpace | Ridge::FunctionSpace => None,
-            Ridge::MatrixFree(shared) => Some(shared.report()),
-        }
+        self.ridge.report()
     }
 }
 
@@ -158,7 +178,7 @@ pub struct PullbackEvaluator {
 }
 
 impl PullbackEvaluator {
-    /// What this evaluator's matrix-free solves have cost and how accurate they were; none for an exact solver.
+    /// What this evaluator's iterative solves have cost and how accurate they were; none for an exact solver.
     pub fn solver_report(&self) -> Option<SolverReport> {
         self.solver.report()
     }
@@ -214,6 +234,9 @@ impl MetricEvaluator for PullbackEvaluator {
         self.points.whitening(&**likelihood, &self.jet.outputs, &mut self.seeds);
         let mut rows = evaluated.pull_back(&self.seeds);
         self.force.iter_mut().for_each(|value| *value = -*value);
+        if let Some(speed) = self.solver.speed_mut() {
+            *speed = self.points.fisher_quadratic(&**likelihood, &self.jet).sqrt();
+        }
         if !self.solver.solve(&mut rows, prior, &mut self.force, acceleration) {
             acceleration.fill(f64::NAN);
         }
@@ -226,6 +249,14 @@ impl MetricEvaluator for PullbackEvaluator {
 
     fn begin_path(&mut self, rtol: f64) {
         self.solver.begin_path(rtol);
+    }
+
+    fn at_time(&mut self, time: f64) {
+        self.solver.at_time(time);
+    }
+
+    fn path_residual(&self) -> f64 {
+        self.solver.path_residual()
     }
 
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {

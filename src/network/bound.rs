@@ -9,7 +9,9 @@ use super::tape::Tape;
 use super::{Architecture, Sequence};
 use crate::error::{Error, Result, check_size};
 use crate::linalg::{affine, column_slice, column_slice_mut};
-use crate::map::{BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature};
+use crate::map::{
+    BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature,
+};
 
 /// A network at N fixed inputs, as a function of its parameters.
 ///
@@ -101,6 +103,10 @@ impl Map for NetworkMap {
 
     fn gram_work(&self, columns: usize) -> f64 {
         self.sequence().gram_work(self.n_points(), columns)
+    }
+
+    fn product_work(&self, columns: usize) -> f64 {
+        self.sequence().product_work(self.n_points(), columns)
     }
 
     fn curvature_work(&self, columns: usize) -> f64 {

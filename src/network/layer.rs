@@ -207,6 +207,12 @@ pub trait LayerVerbs {
         0.0
     }
 
+    /// Multiply-adds of [`times`](Self::times), or of [`transpose_times`](Self::transpose_times), at N points with K rows
+    /// each.
+    fn product_work(&self, points: usize, columns: usize) -> f64 {
+        (points * columns) as f64 * self.n_params() as f64
+    }
+
     /// Writes the outputs (N rows).
     fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept);
     /// Writes the three Taylor coefficients of the outputs along a velocity (3N rows).

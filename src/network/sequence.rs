@@ -207,6 +207,12 @@ impl Sequence {
         })
     }
 
+    /// Multiply-adds of [`times`](Self::times), or of [`transpose_times`](Self::transpose_times), at N points with K rows
+    /// each.
+    pub fn product_work(&self, points: usize, columns: usize) -> f64 {
+        self.layers_with_params().map(|(layer, _)| layer.product_work(points, columns)).sum()
+    }
+
     /// Multiply-adds of [`curvature`](Self::curvature) at N points with K rows each.
     pub fn curvature_work(&self, points: usize, columns: usize) -> f64 {
         let rows = (points * columns) as f64;

@@ -101,10 +101,12 @@ fn a_metric_without_matrices_or_of_a_part_of_the_data_is_asked_for_and_reported(
     let folder = gaussian_case();
     let sample = "sample --posterior p.safetensors --samples 4 --seed 3 --json --out";
     let plain = folder.ok(&format!("{sample} exact.safetensors")).json();
-    for key in ["metric_solver", "mean_cg_iterations", "worst_cg_residual", "metric_batch", "mean_metric_residual"] {
+    assert_eq!(plain["metric_solver"], "weight-space");
+    for key in ["mean_cg_iterations", "worst_cg_residual", "metric_batch", "mean_metric_residual"] {
         assert!(plain.get(key).is_none(), "{key}");
     }
     let report = folder.ok(&format!("{sample} free.safetensors --metric-solver matrix-free")).json();
+    assert_eq!(report["metric_solver"], "matrix-free");
     assert!(report["mean_cg_iterations"].as_f64().is_some_and(|count| count >= 1.0), "{report}");
     assert!(report["worst_cg_residual"].as_f64().is_some_and(|residual| residual <= 1e-6), "{report}");
     assert_eq!(report["cg_unconverged"].as_u64(), Some(0));
@@ -117,7 +119,10 @@ fn a_metric_without_matrices_or_of_a_part_of_the_data_is_asked_for_and_reported(
     let shared = folder.ok(&format!("{sample} part.safetensors --metric-batch 15")).json();
     assert_eq!((shared["metric_batch"].as_u64(), shared["redraw"].as_bool()), (Some(15), Some(false)));
     assert!(shared["mean_metric_residual"].as_f64().is_some_and(|residual| residual > 0.0), "{shared}");
-    assert!(shared.get("metric_solver").is_none());
+    assert!(shared.get("mean_cg_iterations").is_none());
+    let report = folder.ok(&format!("{sample} cg.safetensors --metric-solver iterative")).json();
+    assert_eq!(report["metric_solver"], "weight-space-cg");
+    assert!(report["worst_cg_residual"].as_f64().is_some_and(|residual| residual <= 1e-3), "{report}");
     let redrawn = folder.ok(&format!("{sample} part.safetensors --metric-batch 15 --redraw")).json();
     assert_ne!(shared["mean_metric_residual"], redrawn["mean_metric_residual"]);
     let text = folder.ok("sample --posterior p.safetensors --samples 2 --metric-batch 15 --metric-solver matrix-free --out s.safetensors");

@@ -50,6 +50,13 @@ fn factor_with_identity(cholesky: &mut Cholesky) -> std::result::Result<(), Fail
     cholesky.factor()
 }
 
+/// Factors I + J̃A⁻¹J̃ᵀ for the given rows, with the prior variances of the groups or weights. False where it is not positive
+/// definite.
+pub(super) fn factor_rows(rows: &dyn Rows, scratch: &mut Scratch, variances: &[f64], cholesky: &mut Cholesky) -> bool {
+    weighted_gram(rows, variances, cholesky.matrix_mut(), scratch);
+    factor_with_identity(cholesky).is_ok()
+}
+
 /// Multiply-adds of the Gram matrix and its Cholesky factor.
 pub(super) fn work(map: &dyn Map, prior: &PriorPrecision) -> f64 {
     let rows = (map.n_points() * map.n_outputs()) as f64;
@@ -454,12 +461,12 @@ impl RidgeSolver for FunctionRidge {
         solution: &mut [f64],
     ) -> bool {
         prior.write_variances(&mut self.variances);
-        rows.gram(&self.variances, self.cholesky.matrix_mut());
-        if factor_with_identity(&mut self.cholesky).is_err() {
+        let (rows, scratch) = rows.parts();
+        if !factor_rows(rows, scratch, &self.variances, &mut self.cholesky) {
             return false;
         }
         self.cholesky.solve(force);
-        rows.transpose_times(force, solution);
+        rows.transpose_times(force, solution, scratch);
         prior.divide(solution);
         true
     }

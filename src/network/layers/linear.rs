@@ -116,6 +116,11 @@ impl LayerVerbs for Linear {
         0.5 * n * n * (self.inputs as f64 + k * k * self.outputs as f64)
     }
 
+    /// A product at every point, then one with each of its rows.
+    fn product_work(&self, points: usize, columns: usize) -> f64 {
+        points as f64 * self.outputs as f64 * (self.inputs + columns) as f64
+    }
+
     fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, _kept: &mut Kept) {
         multiply_with_offsets(outputs, self.biases(theta), inputs, self.weights_transposed(theta));
     }

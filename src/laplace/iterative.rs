@@ -1,0 +1,542 @@
+//! The acceleration by conjugate gradients, in weight space or in function space.
+//!
+//! With K = J̃A^(−½) the two systems are (I + KᵀK)y = Kᵀz, a = A^(−½)y, and (I + KKᵀ)x = z, a = A^(−½)Kᵀx: the same
+//! eigenvalues, D or M unknowns, and products of O(N·D) for a network. Three things make them cheap along a path:
+//!
+//! - A solve starts from the solution at the same time, else from the polynomial through the last four solutions.
+//! - It ends when the error δa of the acceleration is one that the integrator cannot tell from zero: ‖δa‖_G at most 10/3
+//!   of its relative tolerance, and at most 1e-3, of the speed ‖J̃v‖ of the whitened outputs. (Errors relative to ‖a‖_G
+//!   say little: a velocity of the posterior has about one unit of speed in every direction that the data determine,
+//!   while the acceleration may be a hundred times as large.)
+//! - Where that takes many products, as in ill-conditioned regression, the matrix of the current rows is factored, and
+//!   its factor preconditions this solve and those that follow, until one again takes many, or took more than the mean
+//!   evaluation since, the price of the factor included.
+//!
+//! All of this counts products and multiply-adds, never time: the same path has the same bits everywhere.
+//!
+//! ‖δa‖_G is also the residual J̃ᵀz − Ga in the norm of G⁻¹: it measures errors in all directions, while the drift of vᵀGv
+//! sees only vᵀδa. In weight space it is the error that conjugate gradients minimise, and each step says by how much it
+//! diminished it: the sum over the last few steps estimates what there was before them (Strakoš and Tichý 2002); with a
+//! factor P ≈ G it is about √(rᵀP⁻¹r). In function space it is at most ‖r‖.
+
+use std::sync::Arc;
+
+use super::ridge::RidgeSolver;
+use super::solver_report::{SolverReport, Tally};
+use super::{function_space, weight_space};
+use crate::error::{Error, Result, Unsupported, check_size};
+use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::linalg::{Cholesky, ConjugateGradients, Convergence, Iterate, StoppingRule, dot, norm};
+use crate::map::{Map, PulledBack, Rows, Scratch, frozen_rows};
+use crate::prior::PriorPrecision;
+use crate::random::{Purpose, fill_standard_normal, stream};
+
+/// The space whose vectors conjugate gradients work on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// D unknowns.
+    Weights,
+    /// M = N·P unknowns.
+    Functions,
+}
+
+/// Settings of conjugate gradients along a path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct IterativeOptions {
+    /// The space; by default (`None`) the one with fewer unknowns.
+    pub space: Option<Space>,
+    /// The largest relative residual ‖δa‖_G/‖J̃v‖ (default 1e-3). On a path whose integrator has a relative tolerance
+    /// below 0.3 of this, 10/3 of that tolerance is used instead.
+    pub tolerance: f64,
+    /// The most products with the system in one evaluation (default 2000).
+    pub max_products: usize,
+}
+
+impl Default for IterativeOptions {
+    fn default() -> Self {
+        Self { space: None, tolerance: 1e-3, max_products: 2000 }
+    }
+}
+
+/// The residual as a multiple of the integrator's relative tolerance. With 10/3, paths take as many evaluations as with an
+/// exact solver, within a tenth; with ten, a fifth more, and as many products in all.
+const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
+/// Where the outputs hardly move, errors below this share of the acceleration are accepted too.
+const SHARE_OF_ACCELERATION: f64 = 1e-3;
+/// The smallest relative residual that is requested: rounding would not allow less.
+const TIGHTEST: f64 = 1e-13;
+/// Steps over which the error is summed up where there is no factor.
+const DELAY: usize = 4;
+/// A matrix larger than this is never factored.
+const LARGEST_FACTOR: usize = 8192;
+/// A factor is made when a solve takes more products than this and this share of the factor's price.
+const PATIENCE: (f64, f64) = (25.0, 0.1);
+/// Factors that fail after this many solves are short-lived; after this many of them in a row every evaluation has its own.
+const SHORT_LIVED: (usize, usize) = (2, 4);
+/// Solutions that a start is extrapolated from.
+const REMEMBERED: usize = 4;
+
+impl IterativeOptions {
+    /// Checks that every setting is in its range.
+    pub fn validate(&self) -> Result<()> {
+        if !(self.tolerance > 0.0 && self.tolerance < 1.0) {
+            return Err(Error::SolverTolerance(self.tolerance));
+        }
+        if self.max_products == 0 {
+            return Err(Error::NoProducts);
+        }
+        Ok(())
+    }
+
+    /// The residual on a path with this relative tolerance.
+    pub(super) fn residual(&self, rtol: f64) -> f64 {
+        self.tolerance.min((MULTIPLE_OF_TOLERANCE * rtol).max(TIGHTEST))
+    }
+}
+
+impl Space {
+    /// The space with fewer unknowns.
+    pub fn smaller(map: &dyn Map) -> Self {
+        if map.n_params() <= map.n_points() * map.n_outputs() { Space::Weights } else { Space::Functions }
+    }
+
+    /// The number of unknowns.
+    fn size(self, map: &dyn Map) -> usize {
+        match self {
+            Space::Weights => map.n_params(),
+            Space::Functions => map.n_points() * map.n_outputs(),
+        }
+    }
+}
+
+/// What all solvers of a metric share: settings, prices, the factor at the base point, and a tally.
+#[derive(Debug)]
+pub struct Iterative {
+    space: Space,
+    options: IterativeOptions,
+    /// The price of a factor in products with the system; none where the matrix is too large.
+    price: Option<f64>,
+    /// The factor at the base point, if solves without one take many products there.
+    base: Option<Arc<Cholesky>>,
+    tally: Tally,
+}
+
+impl Iterative {
+    /// Looks at the system at `base`, where the geodesics start: is it worth a factor?
+    pub fn new(
+        map: &Arc<dyn Map>,
+        likelihood: &dyn Likelihood,
+        prior: &PriorPrecision,
+        base: &[f64],
+        options: IterativeOptions,
+    ) -> Result<Self> {
+        options.validate()?;
+        check_size("length of the base point", map.n_params(), base.len())?;
+        if !prior.is_proper() {
+            return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
+        }
+        let space = options.space.unwrap_or(Space::smaller(&**map));
+        let factor_work = match space {
+            Space::Weights => weight_space::work(&**map),
+            Space::Functions => function_space::work(&**map, prior),
+        };
+        let price = (space.size(&**map) <= LARGEST_FACTOR).then_some(factor_work / product_work(&**map));
+        let mut shared = Self { space, options, price, base: None, tally: Tally::default() };
+        if let Some(patience) = shared.patience() {
+            let (n, p) = (map.n_points(), map.n_outputs());
+            let rows = frozen_rows(map, base, p, |outputs| {
+                let mut seeds = vec![0.0; n * p * p];
+                PointEvaluator::new(n, p).whitening(likelihood, outputs, &mut seeds);
+                Ok(seeds)
+            })?;
+            let mut system = System::new(space, &*rows);
+            let (mut force, mut scratch) = (vec![0.0; n * p], Scratch::default());
+            fill_standard_normal(&mut stream(0, Purpose::Preconditioner, 0), &mut force);
+            let rule = StoppingRule { tolerance: options.residual(1.0), max_products: patience };
+            system.set_force(&*rows, &mut scratch, prior, &force, norm(&force));
+            if !system.solve(&*rows, &mut scratch, prior, None, rule).converged {
+                let mut factor = Cholesky::new(space.size(&**map));
+                if make_factor(space, &*rows, &mut scratch, prior, &mut factor) {
+                    shared.base = Some(Arc::new(factor));
+                }
+            }
+        }
+        Ok(shared)
+    }
+
+    /// Products after which a factor for the current rows is made.
+    fn patience(&self) -> Option<usize> {
+        self.price.map(|price| (PATIENCE.0 + PATIENCE.1 * price) as usize)
+    }
+
+    /// The space of the unknowns.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// The number of f64 values of one solver.
+    pub(super) fn solver_size(&self, map: &dyn Map) -> f64 {
+        let (size, d) = (self.space.size(map) as f64, map.n_params() as f64);
+        let factor = if self.price.is_some() { size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
+        (7 + REMEMBERED) as f64 * size + d + (map.n_points() * map.n_outputs()) as f64 + factor
+    }
+
+    /// All solves so far.
+    pub fn report(&self) -> SolverReport {
+        self.tally.report(0)
+    }
+}
+
+/// Multiply-adds of a product with either system, in units of those of a blocked matrix product.
+pub(super) fn product_work(map: &dyn Map) -> f64 {
+    2.0 * map.product_work(map.n_outputs())
+}
+
+/// One thread's solver and the state of its path.
+#[derive(Debug)]
+pub(super) struct IterativeRidge {
+    shared: Arc<Iterative>,
+    system: Option<System>,
+    history: History,
+    /// The factor of this path, where the one at the base point has become too old.
+    factor: Option<Cholesky>,
+    age: Age,
+    /// Factors in a row that failed at once.
+    short_lived: usize,
+    tolerance: f64,
+    /// ‖J̃v‖.
+    speed: f64,
+    time: Option<f64>,
+    worst_residual: f64,
+    report: SolverReport,
+}
+
+/// What a factor has cost since it was made.
+#[derive(Debug, Clone, Copy, Default)]
+struct Age {
+    /// Whether the factor in use is that of this path.
+    own: bool,
+    solves: usize,
+    products: usize,
+    last: usize,
+}
+
+impl IterativeRidge {
+    pub(super) fn new(shared: Arc<Iterative>) -> Self {
+        let tolerance = shared.options.tolerance;
+        Self {
+            shared,
+            system: None,
+            history: History::default(),
+            factor: None,
+            age: Age::default(),
+            short_lived: 0,
+            tolerance,
+            speed: 0.0,
+            time: None,
+            worst_residual: 0.0,
+            report: SolverReport::default(),
+        }
+    }
+
+    fn count(&mut self, report: &SolverReport) {
+        self.shared.tally.record(report);
+        self.report.merge(report);
+    }
+
+    /// Whether the factor in use has become dearer than a new one: its last solve took more products than the mean
+    /// evaluation since it was made, its price included. That mean is then at its smallest.
+    fn is_old(&self) -> bool {
+        let Some(price) = self.shared.price else { return false };
+        let has_factor = self.age.own || self.shared.base.is_some();
+        let Age { solves, products, last, .. } = self.age;
+        if self.short_lived >= SHORT_LIVED.1 {
+            return true;
+        }
+        has_factor && solves > 0 && last as f64 * solves as f64 > price + products as f64
+    }
+
+    /// Continues from the system's present solution, with the factor of this path, that of the base point, or none.
+    fn iterate(
+        &self,
+        system: &mut System,
+        rows: &mut PulledBack<'_>,
+        prior: &PriorPrecision,
+        rule: StoppingRule,
+    ) -> Convergence {
+        let own = self.factor.as_ref().filter(|_| self.age.own);
+        let (rows, scratch) = rows.parts();
+        system.solve(rows, scratch, prior, own.or(self.shared.base.as_deref()), rule)
+    }
+
+    /// Factors the matrix of the current rows. If that fails (because of an overflow, say), the old factor is kept.
+    fn renew(&mut self, rows: &mut PulledBack<'_>, prior: &PriorPrecision) {
+        let (rows, scratch) = rows.parts();
+        let size = if self.shared.space == Space::Weights { rows.n_params() } else { rows.n_rows() };
+        let factor = self.factor.get_or_insert_with(|| Cholesky::new(size));
+        let own = make_factor(self.shared.space, rows, scratch, prior, factor);
+        self.age = Age { own, ..Age::default() };
+        self.count(&SolverReport { factors: 1, ..Default::default() });
+    }
+}
+
+/// The factor of A + J̃ᵀJ̃, or of I + J̃A⁻¹J̃ᵀ. False where the matrix is not positive definite.
+fn make_factor(
+    space: Space,
+    rows: &dyn Rows,
+    scratch: &mut Scratch,
+    prior: &PriorPrecision,
+    factor: &mut Cholesky,
+) -> bool {
+    match space {
+        Space::Weights => weight_space::factor_rows(rows, scratch, prior, factor),
+        Space::Functions => function_space::factor_rows(rows, scratch, &prior.variances(), factor),
+    }
+}
+
+impl RidgeSolver for IterativeRidge {
+    fn solve(
+        &mut self,
+        rows: &mut PulledBack<'_>,
+        prior: &PriorPrecision,
+        force: &mut [f64],
+        solution: &mut [f64],
+    ) -> bool {
+        let shared = self.shared.clone();
+        let mut system = match self.system.take() {
+            Some(system) => system,
+            None => System::new(shared.space, rows.parts().0),
+        };
+        let (inner, scratch) = rows.parts();
+        system.set_force(inner, scratch, prior, force, self.speed);
+        self.history.predict(self.time, &mut system.solution);
+        let rule = StoppingRule { tolerance: self.tolerance, max_products: shared.options.max_products };
+        let fresh = self.is_old();
+        if fresh {
+            self.renew(rows, prior);
+        }
+        let patience = shared.patience().filter(|_| !fresh).unwrap_or(rule.max_products).min(rule.max_products);
+        let first = self.iterate(&mut system, rows, prior, StoppingRule { max_products: patience, ..rule });
+        let (mut end, mut before) = (first, 0);
+        if !first.converged && first.products >= patience && patience < rule.max_products {
+            let short = self.age.own && self.age.solves <= SHORT_LIVED.0;
+            self.short_lived = if short { self.short_lived + 1 } else { 0 };
+            self.renew(rows, prior);
+            before = first.products;
+            let max_products = rule.max_products - before;
+            end = self.iterate(&mut system, rows, prior, StoppingRule { max_products, ..rule });
+            end.products += before;
+        }
+        // A force that is not finite means that the path left the finite numbers; it says nothing about the solver.
+        if end.products > 0 || end.converged {
+            let report = SolverReport::of(end, 0);
+            self.worst_residual = self.worst_residual.max(report.worst_residual);
+            self.count(&report);
+            let after = end.products - before;
+            self.age =
+                Age { solves: self.age.solves + 1, products: self.age.products + after, last: after, ..self.age };
+        }
+        let (rows, scratch) = rows.parts();
+        system.write_acceleration(rows, scratch, prior, solution);
+        if let (Some(time), true) = (self.time, end.converged) {
+            self.history.remember(time, &system.solution);
+        }
+        self.system = Some(system);
+        true
+    }
+
+    fn begin_path(&mut self, rtol: f64) {
+        self.forget();
+        self.tolerance = self.shared.options.residual(rtol);
+        self.worst_residual = 0.0;
+    }
+
+    fn at_time(&mut self, time: f64) {
+        self.time = Some(time);
+    }
+
+    fn speed_mut(&mut self) -> Option<&mut f64> {
+        Some(&mut self.speed)
+    }
+
+    fn forget(&mut self) {
+        self.history.clear();
+        (self.age, self.short_lived, self.time) = (Age::default(), 0, None);
+    }
+
+    fn path_residual(&self) -> f64 {
+        self.worst_residual
+    }
+
+    fn report(&self) -> Option<SolverReport> {
+        Some(self.report)
+    }
+}
+
+/// The system of one evaluation: its right-hand side, its solution, and room for products with it.
+#[derive(Debug)]
+struct System {
+    space: Space,
+    iteration: ConjugateGradients,
+    rhs: Vec<f64>,
+    /// ‖J̃v‖, which errors are relative to.
+    speed: f64,
+    /// y or x.
+    solution: Vec<f64>,
+    /// D numbers: A^(−½)u.
+    scaled: Vec<f64>,
+    /// M numbers: J̃A^(−½)u, in weight space.
+    image: Vec<f64>,
+}
+
+impl System {
+    fn new(space: Space, rows: &dyn Rows) -> Self {
+        let (d, m) = (rows.n_params(), rows.n_rows());
+        let size = if space == Space::Weights { d } else { m };
+        Self {
+            space,
+            iteration: ConjugateGradients::new(size),
+            rhs: vec![0.0; size],
+            speed: 0.0,
+            solution: vec![0.0; size],
+            scaled: vec![0.0; d],
+            image: if space == Space::Weights { vec![0.0; m] } else { Vec::new() },
+        }
+    }
+
+    /// The right-hand side Kᵀz, or z; the solution starts from zero.
+    fn set_force(&mut self, rows: &dyn Rows, scratch: &mut Scratch, prior: &PriorPrecision, force: &[f64], speed: f64) {
+        self.speed = speed;
+        match self.space {
+            Space::Weights => {
+                rows.transpose_times(force, &mut self.rhs, scratch);
+                prior.divide_by_root(&mut self.rhs);
+            }
+            Space::Functions => self.rhs.copy_from_slice(force),
+        }
+        self.solution.fill(0.0);
+    }
+
+    /// Conjugate gradients from the present solution, preconditioned by a factor if there is one.
+    fn solve(
+        &mut self,
+        rows: &dyn Rows,
+        scratch: &mut Scratch,
+        prior: &PriorPrecision,
+        factor: Option<&Cholesky>,
+        rule: StoppingRule,
+    ) -> Convergence {
+        let Self { space, iteration, rhs, speed, solution, scaled, image } = self;
+        let times = |u: &[f64], product: &mut [f64]| {
+            match space {
+                Space::Weights => {
+                    scaled.copy_from_slice(u);
+                    prior.divide_by_root(scaled);
+                    rows.times(scaled, image, scratch);
+                    rows.transpose_times(image, product, scratch);
+                    prior.divide_by_root(product);
+                }
+                Space::Functions => {
+                    rows.transpose_times(u, scaled, scratch);
+                    prior.divide(scaled);
+                    rows.times(scaled, product, scratch);
+                }
+            }
+            product.iter_mut().zip(u).for_each(|(value, u)| *value += u);
+        };
+        // A^½(A + J̃ᵀJ̃)⁻¹A^½ u, where A^½ = A·A^(−½).
+        let precondition = |u: &[f64], solved: &mut [f64]| {
+            solved.copy_from_slice(u);
+            let Some(factor) = factor else { return };
+            let root = |vector: &mut [f64]| {
+                if *space == Space::Weights {
+                    prior.multiply(vector);
+                    prior.divide_by_root(vector);
+                }
+            };
+            root(solved);
+            factor.solve(solved);
+            root(solved);
+        };
+        let (mut last, mut steps) = ([0.0; DELAY], 0);
+        let error = |iterate: Iterate<'_>| {
+            // ‖a‖_G² = aᵀJ̃ᵀz is yᵀKᵀz, and at most xᵀz.
+            let acceleration = dot(iterate.solution, rhs).max(0.0).sqrt();
+            let error = match space {
+                Space::Functions => norm(iterate.residual),
+                Space::Weights if factor.is_some() => iterate.corrected.max(iterate.descent).sqrt(),
+                Space::Weights => {
+                    last[steps % DELAY] = iterate.descent;
+                    steps += 1;
+                    // I + KᵀK ≥ I: the residual itself is a bound, though rarely a good one.
+                    let summed = if steps > DELAY { last.iter().sum() } else { f64::INFINITY };
+                    iterate.corrected.min(summed).sqrt()
+                }
+            };
+            error / (*speed + SHARE_OF_ACCELERATION * acceleration)
+        };
+        iteration.solve_by(rhs, solution, rule, times, precondition, error)
+    }
+
+    /// a = A^(−½)y, or A⁻¹J̃ᵀx.
+    fn write_acceleration(
+        &self,
+        rows: &dyn Rows,
+        scratch: &mut Scratch,
+        prior: &PriorPrecision,
+        acceleration: &mut [f64],
+    ) {
+        match self.space {
+            Space::Weights => {
+                acceleration.copy_from_slice(&self.solution);
+                prior.divide_by_root(acceleration);
+            }
+            Space::Functions => {
+                rows.transpose_times(&self.solution, acceleration, scratch);
+                prior.divide(acceleration);
+            }
+        }
+    }
+}
+
+/// The last solutions on a path and their times, the newest last.
+#[derive(Debug, Default)]
+struct History {
+    entries: Vec<(f64, Vec<f64>)>,
+    /// Vectors to be used again.
+    spare: Vec<Vec<f64>>,
+}
+
+impl History {
+    fn clear(&mut self) {
+        self.spare.extend(self.entries.drain(..).map(|(_, vector)| vector));
+    }
+
+    /// Writes the solution at this time, or the polynomial through all solutions; leaves zeros where there are none.
+    fn predict(&self, time: Option<f64>, solution: &mut [f64]) {
+        let Some(time) = time else { return };
+        if let Some((_, same)) = self.entries.iter().find(|(other, _)| *other == time) {
+            return solution.copy_from_slice(same);
+        }
+        for (index, (node, vector)) in self.entries.iter().enumerate() {
+            let others = self.entries.iter().enumerate().filter(|(other, _)| *other != index);
+            let weight: f64 = others.map(|(_, (other, _))| (time - other) / (node - other)).product();
+            crate::linalg::add_scaled(weight, vector, solution);
+        }
+    }
+
+    /// Keeps a solution, in place of that at the same time or of the oldest.
+    fn remember(&mut self, time: f64, solution: &[f64]) {
+        if let Some(place) = self.entries.iter().position(|(other, _)| *other == time) {
+            let (_, vector) = self.entries.remove(place);
+            self.spare.push(vector);
+        } else if self.entries.len() == REMEMBERED {
+            let (_, vector) = self.entries.remove(0);
+            self.spare.push(vector);
+        }
+        let mut vector = self.spare.pop().unwrap_or_default();
+        vector.clear();
+        vector.extend_from_slice(solution);
+        self.entries.push((time, vector));
+    }
+}
