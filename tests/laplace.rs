@@ -77,6 +77,10 @@ fn output_fisher(family: &Family, f: &[f64]) -> Mat<f64> {
             let sigmas = gaussian.sigmas();
             diagonal(&|i| sigmas[i % sigmas.len()].powi(-2))
         }
+        Family::Heteroscedastic(_) => {
+            let targets = f.len() / 2;
+            diagonal(&|i| if i < targets { (-f[targets + i]).exp() } else { 0.5 })
+        }
         Family::Bernoulli(_) => diagonal(&|i| {
             let p = 1.0 / (1.0 + (-f[i]).exp());
             p * (1.0 - p)
@@ -105,6 +109,8 @@ fn cases() -> Vec<Case> {
         (named("categorical"), &[2, 5, 3], &[true, true], Activation::Softplus, [30, 7]),
         (named("poisson"), &[2, 4, 1], &[false, true], Activation::Sin, [30, 9]),
         (named("poisson"), &[2, 3, 2], &[true, true], Activation::Elu, [25, 5]),
+        (named("heteroscedastic"), &[2, 4, 2], &[true, true], Activation::Tanh, [30, 5]),
+        (named("heteroscedastic"), &[1, 3, 4], &[true, true], Activation::Silu, [30, 3]),
     ];
     let mut cases = Vec::new();
     for (index, (family, sizes, biases, activation, counts)) in shapes.into_iter().enumerate() {

@@ -14,6 +14,9 @@ use super::failure::Failure;
 pub enum LikelihoodName {
     /// Real targets with Gaussian noise
     Gaussian,
+    /// Real targets with Gaussian noise whose level depends on the inputs; the network has two outputs per target, the
+    /// means of all targets and then their log variances
+    Heteroscedastic,
     /// Class labels 0, 1, …, C−1, or words
     Categorical,
     /// 0/1 targets, or two words
@@ -30,13 +33,14 @@ impl LikelihoodName {
 
     /// Whether the targets are real numbers, which may be standardised.
     pub fn takes_reals(self) -> bool {
-        matches!(self, LikelihoodName::Gaussian)
+        matches!(self, LikelihoodName::Gaussian | LikelihoodName::Heteroscedastic)
     }
 
     /// The family of that name, with σ if it is Gaussian.
     pub fn family(self, sigma: &[f64]) -> Result<Family, Failure> {
         Ok(match self {
             LikelihoodName::Gaussian => Family::gaussian_per_output(sigma)?,
+            LikelihoodName::Heteroscedastic => "heteroscedastic".parse()?,
             LikelihoodName::Categorical => "categorical".parse()?,
             LikelihoodName::Bernoulli => "bernoulli".parse()?,
             LikelihoodName::Poisson => "poisson".parse()?,

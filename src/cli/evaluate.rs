@@ -27,7 +27,7 @@ pub struct EvaluateArgs {
 
 const EXAMPLE: &str = "\
 Scores:
-  gaussian                  n, mse, nll
+  gaussian, heteroscedastic n, mse, rmse, nll, crps, coverage_90
   categorical, bernoulli    n, nll, accuracy, brier, ece
   poisson                   n, nll
 The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s).
@@ -58,7 +58,18 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
         Scores::Regression(scores) => {
             summary.row("n", scores.n, "data points");
             summary.row("mse", short(scores.mse), "mean squared error of the predictive mean");
+            summary.row("rmse", short(scores.rmse), "its square root, in units of the target");
             summary.row("nll", short(scores.nll), nll);
+            summary.row(
+                "crps",
+                short(scores.crps),
+                "ranked probability score, in units of the target; smaller is better",
+            );
+            summary.row(
+                "coverage_90",
+                short(scores.coverage_90),
+                "share of targets inside their central 90 % interval",
+            );
         }
         Scores::Classes(scores) => {
             summary.row("n", scores.n, "data points");

@@ -210,7 +210,7 @@ fn unscorable() -> Failure {
 }
 
 fn is_classification(family: &Family) -> bool {
-    matches!(family, Family::Categorical(_) | Family::Bernoulli(_))
+    family.has_classes()
 }
 
 fn name_of(method: Method) -> String {

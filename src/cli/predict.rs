@@ -43,7 +43,8 @@ pub struct PredictArgs {
 
 const EXAMPLE: &str = "\
 Columns (with _1, _2, … for several outputs):
-  gaussian      mean, epistemic_variance, aleatoric_variance, total_variance, lower, upper
+  gaussian, heteroscedastic
+                mean, epistemic_variance, aleatoric_variance, total_variance, lower, upper
   categorical   p0, p1, … (or the class names); and entropy, mutual_information where samples are drawn
   bernoulli     p1
   poisson       mean, total_variance, lower, upper
@@ -113,7 +114,7 @@ fn prediction_columns<'a>(
 ) -> Columns<'a> {
     let mut columns = Columns::default();
     match prediction.family() {
-        Family::Gaussian(_) => {
+        Family::Gaussian(_) | Family::Heteroscedastic(_) => {
             add_outputs(&mut columns, "mean", &prediction.mean);
             add_outputs(&mut columns, "epistemic_variance", &prediction.epistemic_variance);
             add_outputs(&mut columns, "aleatoric_variance", &prediction.aleatoric_variance);

@@ -161,19 +161,27 @@ fn loss(args: &TrainArgs, data: &DataFile, loss: f64) -> (f64, &'static str) {
         (LikelihoodName::Gaussian, None) => (loss, "mean squared error of the last epoch"),
         (LikelihoodName::Gaussian, Some([scale])) => (loss * scale * scale, "mean squared error of the last epoch"),
         (LikelihoodName::Gaussian, Some(_)) => (loss, "mean squared error of the last epoch, targets standardised"),
+        (LikelihoodName::Heteroscedastic, _) => {
+            // The loss leaves out ½ log 2π of each target, and is that of the standardised ones.
+            let constants = 0.5 * (2.0 * std::f64::consts::PI).ln() * data.dataset.targets().ncols() as f64;
+            (
+                loss + constants - data.dataset.schema().log_density_shift(),
+                "mean negative log likelihood of the last epoch",
+            )
+        }
         (LikelihoodName::Poisson, _) => (loss, "mean negative log likelihood of the last epoch, without log y!"),
         _ => (loss, "mean negative log likelihood of the last epoch"),
     }
 }
 
-/// One output per target, or one per class.
+/// One output per target, two where its log variance is an output as well, or one per class.
 fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     let targets = data.dataset.targets();
-    if args.likelihood != LikelihoodName::Categorical {
-        return match args.classes {
-            Some(_) => Err(Failure::Usage("--classes belongs to --likelihood categorical".to_string())),
-            None => Ok(targets.ncols()),
-        };
+    match (args.likelihood, args.classes) {
+        (LikelihoodName::Categorical, _) => {}
+        (_, Some(_)) => return Err(Failure::Usage("--classes belongs to --likelihood categorical".to_string())),
+        (LikelihoodName::Heteroscedastic, None) => return Ok(2 * targets.ncols()),
+        (_, None) => return Ok(targets.ncols()),
     }
     if let Some(classes) = args.classes {
         return Ok(classes as usize);

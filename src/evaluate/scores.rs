@@ -1,4 +1,5 @@
-//! Mean squared error, negative log likelihood, accuracy, Brier score and calibration error.
+//! Mean squared error, negative log likelihood, ranked probability score, coverage, accuracy, Brier score and calibration
+//! error.
 
 use ndarray::{Array1, Array2};
 use serde::Serialize;
@@ -19,8 +20,14 @@ pub struct RegressionScores {
     pub n: usize,
     /// Mean squared error of the predictive mean.
     pub mse: f64,
+    /// Its square root.
+    pub rmse: f64,
     /// −mean log p(y).
     pub nll: f64,
+    /// The mean continuous ranked probability score, in the units of the target.
+    pub crps: f64,
+    /// The share of targets inside their central 90 % interval.
+    pub coverage_90: f64,
 }
 
 /// Scores of a classification.
@@ -77,13 +84,17 @@ impl Scores {
         if n == 0 {
             return Err(Error::NoRows { what: "the test data".to_string() });
         }
-        check_targets(targets, family.likelihood(), prediction.mean.nrows(), prediction.mean.ncols())?;
+        check_targets(targets, family.likelihood(), prediction.mean.nrows(), prediction.n_outputs())?;
         let nll = -log_densities.sum() / n as f64;
         Ok(match family {
-            Family::Gaussian(_) => {
+            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
                 let errors = &prediction.mean - targets;
-                let mse = errors.mapv(|error| error * error).sum() / errors.len() as f64;
-                Scores::Regression(RegressionScores { n, mse, nll })
+                let count = errors.len() as f64;
+                let mse = errors.mapv(|error| error * error).sum() / count;
+                let (ranks, crps) = prediction.ranks_and_crps(targets)?;
+                let inside = ranks.iter().filter(|rank| (0.05..=0.95).contains(*rank)).count() as f64;
+                let (crps, coverage_90) = (crps.sum() / count, inside / count);
+                Scores::Regression(RegressionScores { n, mse, rmse: mse.sqrt(), nll, crps, coverage_90 })
             }
             Family::Poisson(_) => Scores::Counts { n, nll },
             Family::Bernoulli(_) => {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bernoulli, Categorical, Gaussian, Likelihood, Poisson};
+use super::{Bernoulli, Categorical, Gaussian, Heteroscedastic, Likelihood, Poisson};
 use crate::error::{Error, Result, UnknownLikelihood};
 
 /// The names of all likelihoods.
-const NAMES: [&str; 4] = ["gaussian", "categorical", "bernoulli", "poisson"];
+const NAMES: [&str; 5] = ["gaussian", "heteroscedastic", "categorical", "bernoulli", "poisson"];
 
 /// One of the likelihoods of this crate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ const NAMES: [&str; 4] = ["gaussian", "categorical", "bernoulli", "poisson"];
 pub enum Family {
     /// Real targets with Gaussian noise.
     Gaussian(Gaussian),
+    /// Real targets with Gaussian noise, outputs are means and log variances.
+    Heteroscedastic(Heteroscedastic),
     /// 0/1 targets, outputs are logits.
     Bernoulli(Bernoulli),
     /// Class labels, outputs are logits.
@@ -39,16 +41,23 @@ impl Family {
     pub fn likelihood(&self) -> &dyn Likelihood {
         match self {
             Family::Gaussian(likelihood) => likelihood,
+            Family::Heteroscedastic(likelihood) => likelihood,
             Family::Bernoulli(likelihood) => likelihood,
             Family::Categorical(likelihood) => likelihood,
             Family::Poisson(likelihood) => likelihood,
         }
     }
 
+    /// Whether an observation is a class, or several yes/no answers, so that predictions are probabilities.
+    pub fn has_classes(&self) -> bool {
+        matches!(self, Family::Categorical(_) | Family::Bernoulli(_))
+    }
+
     /// The likelihood, shared.
     pub fn shared(&self) -> Arc<dyn Likelihood> {
         match self.clone() {
             Family::Gaussian(likelihood) => Arc::new(likelihood),
+            Family::Heteroscedastic(likelihood) => Arc::new(likelihood),
             Family::Bernoulli(likelihood) => Arc::new(likelihood),
             Family::Categorical(likelihood) => Arc::new(likelihood),
             Family::Poisson(likelihood) => Arc::new(likelihood),
@@ -97,6 +106,7 @@ impl std::str::FromStr for Family {
     fn from_str(name: &str) -> Result<Self> {
         match name {
             "gaussian" => Ok(Family::Gaussian(Gaussian::unit())),
+            "heteroscedastic" => Ok(Family::Heteroscedastic(Heteroscedastic)),
             "bernoulli" => Ok(Family::Bernoulli(Bernoulli)),
             "categorical" => Ok(Family::Categorical(Categorical)),
             "poisson" => Ok(Family::Poisson(Poisson)),

@@ -165,6 +165,13 @@ fn check_options(options: &TrainingOptions) -> std::result::Result<(), InvalidTr
 fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
     match family {
         Family::Gaussian(_) => loss::mse(outputs, targets),
+        // −log p = ½((y − μ)² e^(−s) + s) + const, summed over the targets of a point.
+        Family::Heteroscedastic(_) => {
+            let n_targets = targets.dim(1)?;
+            let (means, log_variances) = (outputs.narrow(1, 0, n_targets)?, outputs.narrow(1, n_targets, n_targets)?);
+            let squares = ((targets - means)?.sqr()? * log_variances.neg()?.exp()?)?;
+            (squares + log_variances)?.sum(1)?.mean_all()? * 0.5
+        }
         Family::Categorical(_) => {
             let log_probabilities = ops::log_softmax(outputs, 1)?;
             loss::nll(&log_probabilities, targets)

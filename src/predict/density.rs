@@ -1,6 +1,7 @@
 //! The predictive density of an observation under the linearised predictive: log p(y) = log ∫ p(y | f) N(f | m, C) df.
 //!
-//! Exact for Gaussian noise and (by quadrature, output by output) for counts; by the link for classes. Everything stays
+//! Exact for Gaussian noise and (by quadrature, target by target) for counts and for noise levels that are outputs
+//! themselves; by the link for classes. Everything stays
 //! in the log domain: a confident mistake costs its logit, not infinity.
 
 use ndarray::{Array1, Array2, Axis};
@@ -12,7 +13,7 @@ use crate::likelihood::{Family, Gaussian, Likelihood, Poisson};
 use crate::linalg::Cholesky;
 
 impl LatentGaussian {
-    /// log p(yₜ) at each test point. A Gaussian or Poisson family needs no link.
+    /// log p(yₜ) at each test point. A Gaussian, heteroscedastic or Poisson family needs no link.
     ///
     /// ```
     /// use ndarray::{array, Array3};
@@ -32,6 +33,7 @@ impl LatentGaussian {
         check_targets(targets, family.likelihood(), points, p)?;
         match (family, link) {
             (Family::Gaussian(gaussian), _) => self.gaussian_log_densities(gaussian, targets),
+            (Family::Heteroscedastic(_), _) => Ok(self.noise_log_densities(targets)),
             (Family::Poisson(_), _) => {
                 let at = |(t, k)| log_poisson_mixture(targets[(t, k)], self.mean[(t, k)], self.covariance[(t, k, k)]);
                 Ok((0..points).map(|t| (0..p).map(|k| at((t, k))).sum()).collect())

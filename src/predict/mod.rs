@@ -2,14 +2,18 @@
 //!
 //! [`predict`] is the one entry point: a [`Method`] in, a [`Prediction`] out.
 
+mod bridge;
 mod density;
 mod distribution;
+mod heteroscedastic;
 mod linearized;
 mod links;
 mod method;
+mod mixture;
 mod moments;
 mod prediction;
 mod sampled;
+mod summary;
 
 pub use linearized::{JointGaussian, LatentGaussian, linearized, linearized_joint};
 pub use links::{Link, MonteCarlo};

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2};
 
 use crate::likelihood::Family;
 
-/// A predictive distribution, summarised: one row per test point, one column per output (or class).
+/// A predictive distribution, summarised: one row per test point, one column per target (or class).
 ///
 /// The variances are of the observation y (for classes: of each class's indicator): what more data would reduce
 /// (epistemic), what they would not (aleatoric), and their sum.
@@ -41,8 +41,9 @@ impl Moments {
 /// E(y | f) and Var(y | f), row by row.
 pub(crate) fn moments(family: &Family, outputs: &Array2<f64>) -> (Array2<f64>, Array2<f64>) {
     let likelihood = family.likelihood();
-    let (mut mean, mut variance) = (Array2::zeros(outputs.dim()), Array2::zeros(outputs.dim()));
-    let mut buffer = vec![0.0; outputs.ncols()];
+    let width = likelihood.n_means(outputs.ncols());
+    let mut mean = Array2::zeros((outputs.nrows(), width));
+    let (mut variance, mut buffer) = (mean.clone(), vec![0.0; width]);
     for (row, output) in outputs.rows().into_iter().enumerate() {
         let output = output.to_vec();
         likelihood.mean(&output, &mut buffer);

@@ -1,9 +1,10 @@
 //! The one result of predicting: moments, intervals, quantiles, class probabilities, draws, densities, and a report on
 //! the samples behind it.
 
-use ndarray::{Array1, Array2, Array3};
+use ndarray::{Array1, Array2, Array3, Axis};
 
-use super::distribution::{normal_mixture_quantile, normal_quantile, poisson_mixture_quantile};
+use super::distribution::{normal_quantile, poisson_mixture_quantile};
+use super::mixture::NormalMixture;
 use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
 use crate::data::{Schema, check_targets};
 use crate::error::{Error, Result, Unsupported};
@@ -49,7 +50,7 @@ pub enum Predictive {
     Sampled(SampledPredictive),
 }
 
-/// A prediction: one row per input, one column per output (or class).
+/// A prediction: one row per input, one column per target (or class).
 ///
 /// The variances are of the observation y (for classes: of each class's indicator): what more data would reduce
 /// (epistemic), what they would not (aleatoric), and their sum.
@@ -121,10 +122,39 @@ impl Prediction {
     /// noise; none for the other methods.
     pub fn latent(&self) -> Result<Option<LatentGaussian>> {
         let Predictive::Linearized { latent, .. } = &self.predictive else { return Ok(None) };
+        if let Family::Heteroscedastic(_) = self.family {
+            return self.noisy_latent(latent).map(Some);
+        }
         Ok(Some(LatentGaussian {
             mean: self.schema.restore_mean(latent.mean.view())?,
             covariance: self.schema.restore_covariance(latent.covariance.view())?,
         }))
+    }
+
+    /// The same over means and log variances: a scaling multiplies the former and adds 2 log scale to the latter.
+    fn noisy_latent(&self, latent: &LatentGaussian) -> Result<LatentGaussian> {
+        let n_targets = latent.mean.ncols() / 2;
+        let scales = self.schema.restore_deviations(&vec![1.0; n_targets]);
+        let means = self.schema.restore_mean(latent.mean.view().split_at(Axis(1), n_targets).0)?;
+        let factor = |k: usize| if k < n_targets { scales[k] } else { 1.0 };
+        Ok(LatentGaussian {
+            mean: Array2::from_shape_fn(latent.mean.dim(), |(t, k)| match k.checked_sub(n_targets) {
+                None => means[(t, k)],
+                Some(target) => latent.mean[(t, k)] + 2.0 * scales[target].ln(),
+            }),
+            covariance: Array3::from_shape_fn(latent.covariance.dim(), |(t, i, j)| {
+                factor(i) * latent.covariance[(t, i, j)] * factor(j)
+            }),
+        })
+    }
+
+    /// P, the number of the model's outputs.
+    pub fn n_outputs(&self) -> usize {
+        match &self.predictive {
+            Predictive::Network { outputs } => outputs.ncols(),
+            Predictive::Linearized { latent, .. } => latent.mean.ncols(),
+            Predictive::Sampled(sampled) => sampled.outputs().dim().2,
+        }
     }
 
     /// √Var y.
@@ -135,7 +165,7 @@ impl Prediction {
     /// The class probabilities, one column per class; none for regression and counts. A Bernoulli output has one
     /// column, the probability of 1.
     pub fn class_probabilities(&self) -> Option<&Array2<f64>> {
-        matches!(self.family, Family::Categorical(_) | Family::Bernoulli(_)).then_some(&self.mean)
+        self.family.has_classes().then_some(&self.mean)
     }
 
     /// The central interval that contains y with probability `level`: its lower and upper ends.
@@ -155,56 +185,77 @@ impl Prediction {
         if let Some(level) = levels.iter().find(|level| !(**level > 0.0 && **level < 1.0)) {
             return Err(Error::QuantileLevel(*level));
         }
-        let counts = match &self.family {
-            Family::Gaussian(_) => false,
-            Family::Poisson(_) => true,
+        let quantile: Box<dyn Fn(usize, usize, f64) -> f64 + '_> = match &self.family {
+            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
+                Box::new(|t, k, level| self.normal_mixture(t, k).quantile(level))
+            }
+            Family::Poisson(_) => {
+                let rates = self.rates();
+                Box::new(move |t, k, level| poisson_mixture_quantile(&rates(t, k), level))
+            }
             Family::Bernoulli(_) | Family::Categorical(_) => {
                 return Err(Error::Unsupported(Unsupported::ClassQuantiles));
             }
         };
-        let centres = self.centres(counts);
-        let at = |level: f64| {
-            let z = normal_quantile(level);
-            Array2::from_shape_fn(self.mean.dim(), |(t, k)| match counts {
-                true => poisson_mixture_quantile(&centres(t, k), level),
-                false => normal_mixture_quantile(&centres(t, k), self.spread(t, k), level, z),
-            })
-        };
+        let at = |level: f64| Array2::from_shape_fn(self.mean.dim(), |(t, k)| quantile(t, k, level));
         levels.iter().map(|level| self.schema.restore_mean(at(*level).view())).collect()
     }
 
-    /// The means of the mixture's components at an output of a point: of normals, or of Poissons.
-    fn centres(&self, counts: bool) -> impl Fn(usize, usize) -> Vec<f64> + '_ {
-        let levels: Vec<f64> = if counts && matches!(self.predictive, Predictive::Linearized { .. }) {
-            (0..RATES).map(|i| normal_quantile((i as f64 + 0.5) / RATES as f64)).collect()
-        } else {
-            Vec::new()
-        };
-        let link = move |f: f64| if counts { f.exp() } else { f };
-        move |t, k| match &self.predictive {
-            Predictive::Network { outputs } => vec![link(outputs[(t, k)])],
-            Predictive::Sampled(sampled) => sampled.outputs().outer_iter().map(|f| link(f[(t, k)])).collect(),
-            Predictive::Linearized { latent, .. } if counts => {
-                let deviation = latent.covariance[(t, k, k)].max(0.0).sqrt();
-                levels.iter().map(|z| link(latent.mean[(t, k)] + z * deviation)).collect()
+    /// The rates of the mixture's Poisson components at a target of a point.
+    fn rates(&self) -> impl Fn(usize, usize) -> Vec<f64> + '_ {
+        let levels: Vec<f64> = match &self.predictive {
+            Predictive::Linearized { .. } => {
+                (0..RATES).map(|i| normal_quantile((i as f64 + 0.5) / RATES as f64)).collect()
             }
-            Predictive::Linearized { latent, .. } => vec![latent.mean[(t, k)]],
+            Predictive::Network { .. } | Predictive::Sampled(_) => Vec::new(),
+        };
+        move |t, k| match &self.predictive {
+            Predictive::Network { outputs } => vec![outputs[(t, k)].exp()],
+            Predictive::Sampled(sampled) => sampled.outputs().outer_iter().map(|f| f[(t, k)].exp()).collect(),
+            Predictive::Linearized { latent, .. } => {
+                let deviation = latent.covariance[(t, k, k)].max(0.0).sqrt();
+                levels.iter().map(|z| (latent.mean[(t, k)] + z * deviation).exp()).collect()
+            }
         }
     }
 
-    /// The standard deviation of each normal component.
-    fn spread(&self, t: usize, k: usize) -> f64 {
-        let noise = self.family.sigma().map_or(0.0, |sigma| sigma[if sigma.len() == 1 { 0 } else { k }]);
+    /// The distribution of a real target at a point, in the units of the model.
+    fn normal_mixture(&self, t: usize, k: usize) -> NormalMixture {
+        let noisy = matches!(self.family, Family::Heteroscedastic(_));
+        let sigma = self.family.sigma().map_or(0.0, |sigma| sigma[if sigma.len() == 1 { 0 } else { k }]);
+        let deviation = |log_variance: f64| if noisy { (0.5 * log_variance).exp() } else { sigma };
+        let s = if noisy { self.mean.ncols() + k } else { k };
         match &self.predictive {
-            Predictive::Linearized { latent, .. } => (latent.covariance[(t, k, k)] + noise * noise).sqrt(),
-            Predictive::Network { .. } | Predictive::Sampled(_) => noise,
+            Predictive::Network { outputs } => NormalMixture::single(outputs[(t, k)], deviation(outputs[(t, s)])),
+            Predictive::Linearized { latent, .. } if noisy => latent.noise_mixture(t, k),
+            Predictive::Linearized { latent, .. } => {
+                let variance = latent.covariance[(t, k, k)] + sigma * sigma;
+                NormalMixture::single(latent.mean[(t, k)], variance.sqrt())
+            }
+            Predictive::Sampled(sampled) => {
+                NormalMixture::equal(sampled.outputs().outer_iter().map(|f| (f[(t, k)], deviation(f[(t, s)]))))
+            }
         }
+    }
+
+    /// The probability that the predictive distribution of a real target gives to smaller values than the observed one,
+    /// and its continuous ranked probability score in the units of the data. `targets` must have been checked.
+    pub(crate) fn ranks_and_crps(&self, targets: &Array2<f64>) -> Result<(Array2<f64>, Array2<f64>)> {
+        let scaled = self.schema.scale_targets(targets.view())?;
+        let scales = self.schema.restore_deviations(&vec![1.0; targets.ncols()]);
+        let (mut ranks, mut scores) = (Array2::zeros(targets.dim()), Array2::zeros(targets.dim()));
+        for ((t, k), y) in scaled.indexed_iter() {
+            let mixture = self.normal_mixture(t, k);
+            ranks[(t, k)] = mixture.cumulative(*y);
+            scores[(t, k)] = scales[k] * mixture.crps(*y);
+        }
+        Ok((ranks, scores))
     }
 
     /// Draws of y: draws × points × target columns. Draw i of sampled predictions comes from network i mod S at every
     /// point, so that it is one function; linearised draws are independent from point to point.
     pub fn draws(&self, count: usize, seed: u64) -> Result<Array3<f64>> {
-        let (points, p) = self.mean.dim();
+        let (points, p) = (self.mean.nrows(), self.n_outputs());
         let likelihood = self.family.likelihood();
         let width = likelihood.n_targets(p);
         memory::check("the draws", count as f64 * (points * width) as f64, "ask for fewer draws or points at a time")?;

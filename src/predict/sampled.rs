@@ -3,7 +3,7 @@
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 use rayon::prelude::*;
 
-use super::links::Summary;
+use super::summary::Summary;
 use super::{Moments, log_sum_exp};
 use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
@@ -80,17 +80,18 @@ impl SampledPredictive {
         summary.finish()
     }
 
-    /// Quantiles over the samples of E(y | θ_s): one matrix (points × outputs) per level, by linear interpolation.
+    /// Quantiles over the samples of E(y | θ_s): one matrix (points × targets) per level, by linear interpolation.
     pub fn quantiles(&self, levels: &[f64]) -> Result<Vec<Array2<f64>>> {
         if let Some(level) = levels.iter().find(|level| !(0.0..=1.0).contains(*level)) {
             return Err(Error::QuantileLevel(*level));
         }
         let (samples, points, p) = self.outputs.dim();
-        let mut quantiles = vec![Array2::zeros((points, p)); levels.len()];
         let likelihood = self.family.likelihood();
-        let mut mean = vec![0.0; p];
+        let width = likelihood.n_means(p);
+        let mut quantiles = vec![Array2::zeros((points, width)); levels.len()];
+        let mut mean = vec![0.0; width];
         for t in 0..points {
-            let mut columns = vec![Vec::with_capacity(samples); p];
+            let mut columns = vec![Vec::with_capacity(samples); width];
             for output in self.outputs.index_axis(Axis(1), t).rows() {
                 likelihood.mean(&output.to_vec(), &mut mean);
                 columns.iter_mut().zip(&mean).for_each(|(column, value)| column.push(*value));

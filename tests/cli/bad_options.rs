@@ -34,7 +34,10 @@ fn hyperparameters() {
 #[test]
 fn names() {
     let folder = folder();
-    folder.refuses(&FIT.replace("gaussian", "gausian"), &["gausian", "gaussian, categorical, bernoulli, poisson"]);
+    folder.refuses(
+        &FIT.replace("gaussian", "gausian"),
+        &["gausian", "gaussian, heteroscedastic, categorical, bernoulli, poisson"],
+    );
     folder.refuses(&format!("{FIT} --activation tan"), &["'tan'", "identity, tanh, relu"]);
     folder
         .refuses(&format!("{FIT} --solver dense"), &["dense", "[possible values: auto, weight-space, function-space]"]);

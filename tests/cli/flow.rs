@@ -70,7 +70,7 @@ fn a_regression_from_training_to_scores() {
             assert_eq!(epistemic == 0.0, method == "map");
         }
         let scores = folder.ok(&format!("evaluate --posterior p.safetensors {data} {options} --json")).json();
-        assert_eq!(keys(&scores), sorted("n mse nll"));
+        assert_eq!(keys(&scores), sorted("n mse rmse nll crps coverage_90"));
         assert_eq!(scores["n"], 200);
         // The scores are those of the predictions that were written.
         let targets = riemannian_laplace::internals::data::Table::read(repository("data/snelson.csv").as_ref())
@@ -148,6 +148,86 @@ fn zero_one_targets_and_counts() {
             assert_eq!(keys(&outcome.json()), sorted(scores), "{likelihood} {method}");
         }
     }
+}
+
+/// Rows whose noise grows with x: two targets, the second with larger noise and another mean.
+fn noisy_rows() -> String {
+    let mut text = "x,u,v\n".to_string();
+    for n in 0..200 {
+        let x = f64::from(n) / 50.0 - 2.0;
+        // A fixed sequence of signs and sizes in place of draws.
+        let noise = |step: i32| f64::from((n * step) % 101) / 50.0 - 1.0;
+        text += &format!("{x},{},{}\n", x + (0.5 * x).exp() * noise(37), 3.0 - x + 2.0 * (-0.5 * x).exp() * noise(53));
+    }
+    text
+}
+
+#[test]
+fn noise_that_depends_on_the_inputs() {
+    let folder = Folder::new();
+    folder.write("data.csv", noisy_rows());
+    let data = "--data data.csv --target u,v --likelihood heteroscedastic";
+    for standardize in ["", "--standardize"] {
+        let train = format!("train {data} --hidden 8 --epochs 1500 {standardize} --out m.safetensors --json");
+        let trained = folder.ok(&train).json();
+        assert_eq!(trained["n_outputs"], 4);
+        let fitted =
+            folder.ok(&format!("fit --model m.safetensors {data} --optimize --out p.safetensors --json")).json();
+        assert_eq!((&fitted["n_outputs"], &fitted["sigma"]), (&4.into(), &serde_json::Value::Null));
+        // The training loss is the mean of the likelihood that the fit sums, both in the units of the data.
+        let loss = trained["loss"].as_f64().expect("a loss");
+        let mean = -fitted["log_likelihood"].as_f64().expect("a number") / 200.0;
+        assert!((loss - mean).abs() < 1e-9 * mean.abs(), "{loss} and {mean}");
+        for method in ["map", "glm", "nn", "riemannian"] {
+            let options = format!("--posterior p.safetensors --method {method} --samples 10");
+            folder.ok(&format!("predict {options} --inputs data.csv --out out.csv"));
+            let table = folder.table("out.csv");
+            let column = |name: &str| table.column(name).expect("a column");
+            let names = ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"];
+            let expected: Vec<String> =
+                names.iter().flat_map(|name| [format!("{name}_1"), format!("{name}_2")]).collect();
+            assert_eq!(table.columns(), expected, "{method}");
+            // The noise of u grows with x, that of v falls.
+            let (u, v) = (column("aleatoric_variance_1"), column("aleatoric_variance_2"));
+            if method == "map" || method == "glm" {
+                assert!(
+                    u[190] > 2.0 * u[10] && v[10] > 2.0 * v[190],
+                    "{method}: {} {}",
+                    u[190] / u[10],
+                    v[10] / v[190]
+                );
+            }
+            let (lower, upper, mean) = (column("lower_1"), column("upper_1"), column("mean_1"));
+            assert!((0..200).all(|n| lower[n] < mean[n] && mean[n] < upper[n]), "{method}");
+            let scores = folder.ok(&format!("evaluate {options} --data data.csv --target u,v --json")).json();
+            assert_eq!(keys(&scores), sorted("n mse rmse nll crps coverage_90"), "{method}");
+            assert!(scores["coverage_90"].as_f64().is_some_and(|share| share > 0.8), "{method}: {scores}");
+        }
+        // The latent Gaussian is over means and log variances, in the units of the data.
+        folder.ok("predict --posterior p.safetensors --method map --inputs data.csv --out map.csv");
+        folder.ok("predict --posterior p.safetensors --link none --inputs data.csv --out latent.csv");
+        let (map, latent) = (folder.table("map.csv"), folder.table("latent.csv"));
+        let pairs = [("mean_2", "f_mean_2"), ("aleatoric_variance_2", "f_mean_4")];
+        for (index, (name, latent_name)) in pairs.into_iter().enumerate() {
+            let (of_map, of_latent) = (map.column(name).expect("a column"), latent.column(latent_name).expect("one"));
+            for (expected, found) in of_map.iter().zip(of_latent) {
+                let found = if index == 1 { found.exp() } else { found };
+                assert!((found - expected).abs() < 1e-9 * expected.abs().max(1.0), "{name}: {found} and {expected}");
+            }
+        }
+    }
+    let wrong = "fit --model m.safetensors --data data.csv --target u --ignore v --likelihood heteroscedastic";
+    folder.refuses(&format!("{wrong} --out q.safetensors"), &["--target names u"]);
+    folder.refuses(
+        &format!("fit --model m.safetensors {data} --sigma 1 --out q.safetensors"),
+        &["--sigma", "heteroscedastic"],
+    );
+    folder.model("odd.safetensors", &[1, 3]);
+    let wrong = "fit --model odd.safetensors --data data.csv --target u,v --likelihood heteroscedastic";
+    folder.refuses(
+        &format!("{wrong} --out q.safetensors"),
+        &["odd.safetensors", "two network outputs per target", "found 3"],
+    );
 }
 
 #[test]

@@ -68,6 +68,13 @@ pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2
             let sigmas = gaussian.sigmas();
             Array2::from_shape_fn(outputs.dim(), |at| outputs[at] + sigmas[at.1 % sigmas.len()] * noise[at])
         }
+        Family::Heteroscedastic(_) => {
+            let targets = outputs.ncols() / 2;
+            let noise = normal_matrix(outputs.nrows(), targets, seed + 2);
+            Array2::from_shape_fn(noise.dim(), |(n, k)| {
+                outputs[(n, k)] + (0.5 * outputs[(n, targets + k)]).exp() * noise[(n, k)]
+            })
+        }
         Family::Bernoulli(_) => outputs.mapv(|f| {
             let probability = 1.0 / (1.0 + (-f).exp());
             if generator.random::<f64>() < probability { 1.0 } else { 0.0 }

@@ -23,6 +23,12 @@ fn log_density(family: &Family, y: &[f64], f: &[f64]) -> f64 {
                 density.ln()
             })
             .sum(),
+        Family::Heteroscedastic(_) => (0..y.len())
+            .map(|k| {
+                let (error, variance) = (y[k] - f[k], f[y.len() + k].exp());
+                ((-0.5 * error * error / variance).exp() / (2.0 * std::f64::consts::PI * variance).sqrt()).ln()
+            })
+            .sum(),
         Family::Bernoulli(_) => {
             pairs.map(|(y, f)| if *y == 1.0 { -(1.0 + (-f).exp()).ln() } else { -(1.0 + f.exp()).ln() }).sum()
         }

@@ -53,6 +53,7 @@ fn mixture_variance(family: &Family, outputs: &Array3<f64>, t: usize, k: usize) 
         let f: Vec<f64> = (0..p).map(|p| outputs[(s, t, p)]).collect();
         let (mean, variance) = match family {
             Family::Gaussian(gaussian) => (f[k], gaussian.sigmas()[k % gaussian.sigmas().len()].powi(2)),
+            Family::Heteroscedastic(_) => (f[k], f[p / 2 + k].exp()),
             Family::Bernoulli(_) => (sigmoid(f[k]), sigmoid(f[k]) * sigmoid(-f[k])),
             Family::Categorical(_) => {
                 let p = f[k].exp() / f.iter().map(|f| f.exp()).sum::<f64>();
@@ -80,6 +81,7 @@ fn the_variance_of_a_mixture_is_epistemic_and_aleatoric() -> Outcome {
         ("bernoulli".parse()?, 2),
         ("categorical".parse()?, 3),
         ("poisson".parse()?, 1),
+        ("heteroscedastic".parse()?, 4),
     ] {
         let sampled = sampled(&family, outputs)?;
         let prediction = sampled.moments();
