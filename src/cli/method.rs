@@ -36,7 +36,9 @@ pub enum Method {
 /// How a Gaussian over logits becomes class probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LinkName {
-    /// The probit approximation
+    /// Logits less their mean, with their full covariance: probit for two classes, Laplace bridge for more
+    Centred,
+    /// The probit approximation, each logit by itself
     Probit,
     /// Monte Carlo over --samples draws of the logits
     Mc,
@@ -52,7 +54,7 @@ pub struct MethodArgs {
     /// How to predict
     #[arg(long, value_enum, default_value_t = Method::Glm)]
     method: Method,
-    /// How --method glm turns logits into probabilities [default: probit]
+    /// How --method glm turns logits into probabilities [default: centred]
     #[arg(long, value_enum)]
     link: Option<LinkName>,
     /// The metric of --method riemannian [default: fisher]
@@ -119,12 +121,11 @@ impl MethodArgs {
                 None => format!("riemannian, {} metric, {} samples", self.metric(), self.samples),
             },
             (Method::Glm, Ok(Some(link))) if is_classification(family) => {
-                let name = match link {
-                    Link::Probit => "probit".to_string(),
-                    Link::MonteCarlo(settings) => format!("mc, {} samples", settings.samples),
-                    Link::Bridge => "bridge".to_string(),
+                let samples = match link {
+                    Link::MonteCarlo(settings) => format!(", {} samples", settings.samples),
+                    Link::Centred | Link::Probit | Link::Bridge => String::new(),
                 };
-                format!("glm, {name}")
+                format!("glm, {}{samples}", link.name())
             }
             (method, _) => name_of(method),
         }
@@ -172,6 +173,7 @@ impl MethodArgs {
         let link = match self.link {
             Some(LinkName::None) => return Ok(None),
             None => return Ok(Some(Link::default())),
+            Some(LinkName::Centred) => Link::Centred,
             Some(LinkName::Probit) => Link::Probit,
             Some(LinkName::Mc) => Link::MonteCarlo(MonteCarlo { samples: self.samples, seed: self.seed }),
             Some(LinkName::Bridge) => Link::Bridge,
@@ -179,13 +181,8 @@ impl MethodArgs {
         if is_classification(family) {
             return Ok(Some(link));
         }
-        let name = match link {
-            Link::Probit => "probit",
-            Link::MonteCarlo(_) => "mc",
-            Link::Bridge => "bridge",
-        };
         Err(Error::Unsupported(Unsupported::Link {
-            link: name,
+            link: link.name(),
             likelihood: family.likelihood().name(),
             instead: "no --link at all (the prediction has a closed form), or --link none for the raw outputs",
         })
@@ -206,7 +203,7 @@ fn read_fitting(path: &Path, laplace: &Laplace) -> Result<Samples, Failure> {
 }
 
 fn unscorable() -> Failure {
-    Failure::Usage("--link none gives no probabilities to score; use probit, mc or bridge".to_string())
+    Failure::Usage("--link none gives no probabilities to score; use centred, probit, mc or bridge".to_string())
 }
 
 fn is_classification(family: &Family) -> bool {

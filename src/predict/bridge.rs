@@ -1,5 +1,6 @@
 //! The Laplace bridge (MacKay 1998; Hobbhahn et al. 2022): from a Gaussian over logits to the Dirichlet distribution with
-//! α_k = (1 − 2/K + e^{f_k}/K² Σ_l e^{−f_l})/var_k, on logits conditioned on their sum being zero.
+//! α_k = (1 − 2/K + e^{f_k}/K² Σ_l e^{−f_l})/var_k, on logits that sum to zero: conditioned on that (as in these papers), or
+//! with their mean subtracted.
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
@@ -7,17 +8,23 @@ use super::{LatentGaussian, Moments, log_sum_exp};
 use crate::likelihood::Family;
 
 impl LatentGaussian {
-    /// The means and variances of the bridge's Dirichlet distributions.
+    /// The moments of the bridge's Dirichlet distributions.
     pub(super) fn bridge(&self, family: &Family) -> Moments {
+        self.bridge_moments(|t, k| match family {
+            Family::Bernoulli(_) => (self.binary_bridge(t, k), Some(1)),
+            _ => (self.class_bridge(t), None),
+        })
+    }
+
+    /// The means and variances of Dirichlet distributions: for output k of a point, the distribution and, unless it is k
+    /// itself, the class whose probability is meant.
+    pub(super) fn bridge_moments(&self, dirichlet: impl Fn(usize, usize) -> (Dirichlet, Option<usize>)) -> Moments {
         let (points, p) = self.mean.dim();
         let (mut mean, mut epistemic) = (Array2::zeros((points, p)), Array2::zeros((points, p)));
         for t in 0..points {
             for k in 0..p {
-                let (dirichlet, class) = match family {
-                    Family::Bernoulli(_) => (self.binary_bridge(t, k), 1),
-                    _ => (self.class_bridge(t), k),
-                };
-                mean[(t, k)] = dirichlet.log_probabilities[class].exp();
+                let (dirichlet, class) = dirichlet(t, k);
+                mean[(t, k)] = dirichlet.log_probabilities[class.unwrap_or(k)].exp();
                 epistemic[(t, k)] = mean[(t, k)] * (1.0 - mean[(t, k)]) * dirichlet.spread;
             }
         }
@@ -31,7 +38,13 @@ impl LatentGaussian {
         Dirichlet::bridge(&[-half, half], &[quarter, quarter])
     }
 
-    /// The bridge of the classes at a point.
+    /// The bridge of the classes at a point, from logits that sum to zero already.
+    pub(super) fn plain_bridge(&self, t: usize) -> Dirichlet {
+        let variances: Vec<f64> = (0..self.mean.ncols()).map(|k| self.covariance[(t, k, k)].max(0.0)).collect();
+        Dirichlet::bridge(&self.mean.row(t).to_vec(), &variances)
+    }
+
+    /// The bridge of the classes at a point, from logits conditioned on their sum being zero.
     pub(super) fn class_bridge(&self, t: usize) -> Dirichlet {
         let (logits, variances) = centred(self.mean.row(t), self.covariance.index_axis(ndarray::Axis(0), t));
         Dirichlet::bridge(&logits, &variances)

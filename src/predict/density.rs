@@ -6,6 +6,7 @@
 
 use ndarray::{Array1, Array2, Axis};
 
+use super::links::Centred;
 use super::{LatentGaussian, Link, log_sum_exp};
 use crate::data::check_targets;
 use crate::error::{Error, Result};
@@ -38,11 +39,14 @@ impl LatentGaussian {
                 let at = |(t, k)| log_poisson_mixture(targets[(t, k)], self.mean[(t, k)], self.covariance[(t, k, k)]);
                 Ok((0..points).map(|t| (0..p).map(|k| at((t, k))).sum()).collect())
             }
-            (_, Link::Probit) => {
-                let rows = self.probit_logits();
-                let pairs = rows.rows().into_iter().zip(targets.rows());
-                Ok(pairs.map(|(f, y)| family.likelihood().log_density(&y.to_vec(), &f.to_vec())).collect())
-            }
+            (_, Link::Centred) => Ok(match self.centred(family) {
+                Centred::Probit { logits, share } => log_densities_at(&logits.probit_logits(share), family, targets),
+                Centred::Bridge { logits } => {
+                    let at = |t: usize| logits.plain_bridge(t).log_probabilities[targets[(t, 0)] as usize];
+                    (0..points).map(at).collect()
+                }
+            }),
+            (_, Link::Probit) => Ok(log_densities_at(&self.probit_logits(1.0), family, targets)),
             (Family::Bernoulli(_), Link::Bridge) => {
                 let at = |t, k| self.binary_bridge(t, k).log_probabilities[usize::from(targets[(t, k)] > 0.5)];
                 Ok((0..points).map(|t| (0..p).map(|k| at(t, k)).sum()).collect())
@@ -88,6 +92,12 @@ impl LatentGaussian {
         }
         Ok(log_densities)
     }
+}
+
+/// log p(y | f) of each row.
+fn log_densities_at(outputs: &Array2<f64>, family: &Family, targets: &Array2<f64>) -> Array1<f64> {
+    let pairs = outputs.rows().into_iter().zip(targets.rows());
+    pairs.map(|(f, y)| family.likelihood().log_density(&y.to_vec(), &f.to_vec())).collect()
 }
 
 /// log ∫ Poisson(y | e^f) N(f | m, v) df, by the trapezoidal rule in x = (f − m)/√v.

@@ -1,9 +1,14 @@
-//! From a Gaussian over raw outputs to a prediction of y: closed forms where there are any, otherwise one of three
+//! From a Gaussian over raw outputs to a prediction of y: closed forms where there are any, otherwise one of four
 //! links.
 //!
+//! - centred: on logits whose mean has been subtracted, with their full covariance PCP, P = I − 11ᵀ/K: for two classes
+//!   p = softmax(f/√(1 + π/8·var)), for more the Laplace bridge
 //! - probit: p = softmax(f/√(1 + π/8·var)), variances entrywise (sigmoid for Bernoulli)
 //! - Monte Carlo: the mean of softmax over draws of f
-//! - Laplace bridge: the Dirichlet with α_k = (1 − 2/K + e^{f_k}/K² Σ_l e^{−f_l})/var_k, on outputs centred to sum zero
+//! - Laplace bridge: the Dirichlet with α_k = (1 − 2/K + e^{f_k}/K² Σ_l e^{−f_l})/var_k, on logits conditioned on their
+//!   sum being zero
+
+use std::borrow::Cow;
 
 use faer::Mat;
 use ndarray::Array2;
@@ -16,15 +21,54 @@ use crate::linalg::symmetric_eigen;
 use crate::random::{Purpose, fill_standard_normal, stream};
 
 /// How class probabilities follow from a Gaussian over the logits.
+///
+/// The default was chosen by measurement: test NLL less that of the trained network alone, mean ± standard error over
+/// ten splits, tanh networks, prior precision tuned by evidence. `docs/links.md` has the whole table.
+///
+/// | data (classes; hidden units) | MAP | centred | probit | Monte Carlo | bridge |
+/// |---|---|---|---|---|---|
+/// | two moons (2; 16, 16) | 0.139 | **−0.024 ± 0.011** | +0.014 ± 0.013 | +0.004 ± 0.013 | 0 |
+/// | breast cancer (2; 16) | 0.109 | **−0.011 ± 0.008** | +0.036 ± 0.013 | +0.027 ± 0.013 | 0 |
+/// | wine (3; 16) | 0.073 | **−0.003 ± 0.004** | +0.095 ± 0.013 | +0.177 ± 0.017 | −0.003 ± 0.004 |
+/// | digits (10; 32) | 0.095 | **−0.001 ± 0.001** | +0.163 ± 0.004 | +0.304 ± 0.005 | −0.001 ± 0.001 |
+///
+/// Monte Carlo is what the linearised posterior itself says: with many weights, its logits are far too uncertain. The
+/// centred link takes over less of that uncertainty. What it gives up: with three or more classes its probabilities
+/// depend on the ratios of the variances, not on their common size (a prediction's `epistemic_variance` does depend on
+/// it); ask for Monte Carlo, or for samples, where probabilities are to fade far from the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Link {
-    /// The probit approximation (the default).
+    /// Logits centred to mean zero, with their full covariance: probit for two classes, Laplace bridge for more (the
+    /// default). Adding the same number to all logits, certain or not, changes nothing, as in the softmax itself.
     #[default]
+    Centred,
+    /// The probit approximation with the variance of each logit by itself.
     Probit,
     /// Monte Carlo over the logits.
     MonteCarlo(MonteCarlo),
-    /// The Laplace bridge.
+    /// The Laplace bridge from logits conditioned on their sum being zero. For two classes of equal variance its
+    /// probabilities are those of the trained network alone.
     Bridge,
+}
+
+impl Link {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Link::Centred => "centred",
+            Link::Probit => "probit",
+            Link::MonteCarlo(_) => "mc",
+            Link::Bridge => "bridge",
+        }
+    }
+}
+
+/// What the centred link comes to.
+pub(super) enum Centred<'a> {
+    /// Two classes: the probit of logits that see a share of their variances.
+    Probit { logits: Cow<'a, LatentGaussian>, share: f64 },
+    /// More classes: the bridge.
+    Bridge { logits: LatentGaussian },
 }
 
 /// The number of draws, and their seed.
@@ -49,7 +93,11 @@ impl LatentGaussian {
             Family::Heteroscedastic(_) => Ok(self.noise_moments()),
             Family::Poisson(_) => Ok(self.log_normal()),
             Family::Bernoulli(_) | Family::Categorical(_) => match link {
-                Link::Probit => Ok(self.probit(family)),
+                Link::Centred => Ok(match self.centred(family) {
+                    Centred::Probit { logits, share } => logits.probit(family, share),
+                    Centred::Bridge { logits } => logits.bridge_moments(|t, _| (logits.plain_bridge(t), None)),
+                }),
+                Link::Probit => Ok(self.probit(family, 1.0)),
                 Link::Bridge => Ok(self.bridge(family)),
                 Link::MonteCarlo(settings) => self.monte_carlo(family, settings),
             },
@@ -64,10 +112,32 @@ impl LatentGaussian {
         Moments::from_parts(mean.clone(), epistemic, mean)
     }
 
+    /// The centred link of these classes. The logits of a 0/1 output are (−f/2, f/2), each with a quarter of f's variance.
+    pub(super) fn centred(&self, family: &Family) -> Centred<'_> {
+        match (family, self.mean.ncols()) {
+            (Family::Bernoulli(_), _) => Centred::Probit { logits: Cow::Borrowed(self), share: 0.25 },
+            (_, 2) => Centred::Probit { logits: Cow::Owned(self.projected()), share: 1.0 },
+            _ => Centred::Bridge { logits: self.projected() },
+        }
+    }
+
+    /// The logits less their mean, whose covariance is PCP with P = I − 11ᵀ/K.
+    fn projected(&self) -> Self {
+        let count = self.mean.ncols() as f64;
+        let mean = Array2::from_shape_fn(self.mean.dim(), |(t, k)| self.mean[(t, k)] - self.mean.row(t).sum() / count);
+        let mut covariance = self.covariance.clone();
+        for mut matrix in covariance.outer_iter_mut() {
+            let rows: Vec<f64> = matrix.rows().into_iter().map(|row| row.sum() / count).collect();
+            let total = rows.iter().sum::<f64>() / count;
+            matrix.indexed_iter_mut().for_each(|((i, j), value)| *value += total - rows[i] - rows[j]);
+        }
+        Self { mean, covariance }
+    }
+
     /// Probabilities at the shrunken logits; the epistemic part of the variance to first order in the covariance.
-    fn probit(&self, family: &Family) -> Moments {
-        let (variance, logits) = (self.variance(), self.probit_logits());
-        let shrink = |at: (usize, usize)| probit_factor(variance[at]);
+    fn probit(&self, family: &Family, share: f64) -> Moments {
+        let (variance, logits) = (self.variance(), self.probit_logits(share));
+        let shrink = |at: (usize, usize)| probit_factor(share * variance[at]);
         let (mean, total) = moments(family, &logits);
         let p = logits.ncols();
         let mut fisher = vec![0.0; p * p];
@@ -87,9 +157,10 @@ impl LatentGaussian {
         Moments::from_parts(mean, epistemic, aleatoric)
     }
 
-    /// f/√(1 + π/8·var), entrywise.
-    pub(super) fn probit_logits(&self) -> Array2<f64> {
-        Array2::from_shape_fn(self.mean.dim(), |(t, k)| self.mean[(t, k)] * probit_factor(self.covariance[(t, k, k)]))
+    /// f/√(1 + π/8·share·var), entrywise.
+    pub(super) fn probit_logits(&self, share: f64) -> Array2<f64> {
+        let factor = |(t, k): (usize, usize)| probit_factor(share * self.covariance[(t, k, k)]);
+        Array2::from_shape_fn(self.mean.dim(), |at| self.mean[at] * factor(at))
     }
 
     fn monte_carlo(&self, family: &Family, settings: MonteCarlo) -> Result<Moments> {

@@ -101,6 +101,7 @@ fn classes_with_every_link() {
     let predict = "predict --posterior p.safetensors --inputs data.csv --target y --samples 50 --out out.csv";
     for (options, columns) in [
         ("", "p0 p1 p2"),
+        ("--link centred", "p0 p1 p2"),
         ("--link probit", "p0 p1 p2"),
         ("--link bridge", "p0 p1 p2"),
         ("--method map", "p0 p1 p2"),

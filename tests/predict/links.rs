@@ -157,3 +157,92 @@ fn log_normal_rates_agree_with_samples_and_quadrature() -> Outcome {
     }
     Ok(())
 }
+
+#[test]
+fn the_centred_link_ignores_what_all_logits_share() -> Outcome {
+    let family: Family = "categorical".parse()?;
+    // Adding a number of mean 3 and variance 5, correlated with nothing, to every logit.
+    for (mean, covariance) in [
+        (&[0.4, -0.9][..], &[1.5, 0.7, 0.7, 2.0][..]),
+        (&[0.4, -0.9, 2.0], &[1.5, 0.7, -0.2, 0.7, 2.0, 0.3, -0.2, 0.3, 0.8]),
+    ] {
+        let shifted: Vec<f64> = mean.iter().map(|m| m + 3.0).collect();
+        let widened: Vec<f64> = covariance.iter().map(|c| c + 5.0).collect();
+        let plain = latent_vector(mean, covariance);
+        let moved = latent_vector(&shifted, &widened);
+        let (one, other) = (plain.moments(&family, Link::Centred)?, moved.moments(&family, Link::Centred)?);
+        for (at, expected) in one.mean.indexed_iter() {
+            assert!(is_close(other.mean[at], *expected, 1e-13, 0.0));
+            assert!(is_close(other.epistemic_variance[at], one.epistemic_variance[at], 1e-12, 0.0));
+        }
+        assert!((one.mean.sum() - 1.0).abs() < 1e-14);
+        let (one, other) = (plain.moments(&family, Link::Probit)?, moved.moments(&family, Link::Probit)?);
+        assert!((one.mean[(0, 0)] - other.mean[(0, 0)]).abs() > 0.01, "the entrywise probit does not ignore it");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_centred_link_of_two_classes_is_a_probit_of_half_the_difference() -> Outcome {
+    let (first, second, covariance) = (0.4, 1.7, [1.5, 0.7, 0.7, 2.0]);
+    let pair = latent_vector(&[first, second], &covariance);
+    let (difference, variance) = (second - first, 1.5 + 2.0 - 2.0 * 0.7);
+    let single = latent(&[difference], &[variance]);
+    let classes = pair.moments(&"categorical".parse()?, Link::Centred)?;
+    let one = single.moments(&"bernoulli".parse()?, Link::Centred)?;
+    let shrunk = difference / (1.0 + std::f64::consts::PI / 8.0 * variance / 4.0).sqrt();
+    assert!(is_close(classes.mean[(0, 1)], sigmoid(shrunk), 1e-14, 0.0));
+    assert!(is_close(one.mean[(0, 0)], sigmoid(shrunk), 1e-14, 0.0));
+    assert!(is_close(classes.epistemic_variance[(0, 1)], one.epistemic_variance[(0, 0)], 1e-13, 0.0));
+    for label in [0.0, 1.0] {
+        let targets = ndarray::array![[label]];
+        let of_pair = pair.log_densities(&"categorical".parse()?, Link::Centred, &targets)?[0];
+        let of_single = single.log_densities(&"bernoulli".parse()?, Link::Centred, &targets)?[0];
+        assert!(is_close(of_pair, of_single, 1e-14, 0.0));
+        assert!(is_close(of_single, sigmoid((2.0 * label - 1.0) * shrunk).ln(), 1e-14, 0.0));
+    }
+    // Its uncertainty grows with that of the logit, up to indifference.
+    let far = latent(&[difference], &[1e8]).moments(&"bernoulli".parse()?, Link::Centred)?;
+    assert!((far.mean[(0, 0)] - 0.5).abs() < 1e-3);
+    Ok(())
+}
+
+#[test]
+fn the_centred_link_of_many_classes_is_the_bridge_from_centred_logits() -> Outcome {
+    let family: Family = "categorical".parse()?;
+    let (mean, k) = ([0.4, -0.9, 2.0, 0.1], 4);
+    let root = [[1.0, 0.2, -0.3, 0.5], [0.0, 0.8, 0.4, -0.1], [0.6, 0.0, 0.9, 0.2], [-0.4, 0.3, 0.1, 0.7]];
+    let covariance: Vec<f64> = (0..k * k).map(|at| (0..k).map(|c| root[at / k][c] * root[at % k][c]).sum()).collect();
+    let latent = latent_vector(&mean, &covariance);
+    let centred = latent.moments(&family, Link::Centred)?;
+    // By hand: P m and the diagonal of P C P, then α.
+    let projection = |i: usize, j: usize| if i == j { 0.75 } else { -0.25 };
+    let logits: Vec<f64> = (0..k).map(|i| (0..k).map(|j| projection(i, j) * mean[j]).sum()).collect();
+    let variance = |i: usize| -> f64 {
+        let pairs = (0..k).flat_map(|a| (0..k).map(move |b| (a, b)));
+        pairs.map(|(a, b)| projection(i, a) * covariance[a * k + b] * projection(b, i)).sum()
+    };
+    let inverse: f64 = logits.iter().map(|f| (-f).exp()).sum();
+    let alpha: Vec<f64> = (0..k).map(|i| (0.5 + logits[i].exp() * inverse / 16.0) / variance(i)).collect();
+    let total: f64 = alpha.iter().sum();
+    for i in 0..k {
+        let p = alpha[i] / total;
+        assert!(is_close(centred.mean[(0, i)], p, 1e-13, 0.0));
+        assert!(is_close(centred.epistemic_variance[(0, i)], p * (1.0 - p) / (1.0 + total), 1e-12, 0.0));
+        let log_density = latent.log_densities(&family, Link::Centred, &ndarray::array![[i as f64]])?[0];
+        assert!(is_close(log_density, p.ln(), 1e-12, 0.0));
+    }
+    // Where the logits sum to a certain number already, conditioning on it and subtracting the mean are the same.
+    let certain: Vec<f64> = (0..k * k)
+        .map(|at| {
+            let pairs = (0..k).flat_map(|a| (0..k).map(move |b| (a, b)));
+            pairs.map(|(a, b)| projection(at / k, a) * covariance[a * k + b] * projection(b, at % k)).sum()
+        })
+        .collect();
+    let latent = latent_vector(&mean, &certain);
+    let (centred, bridge) = (latent.moments(&family, Link::Centred)?, latent.moments(&family, Link::Bridge)?);
+    for (at, expected) in bridge.mean.indexed_iter() {
+        assert!(is_close(centred.mean[at], *expected, 1e-12, 0.0));
+    }
+    Ok(())
+}
