@@ -62,9 +62,9 @@ never timed), by conjugate gradients; the report says by which, and the largest 
 points that no matrix fits, --metric-solver matrix-free gives the same geodesics without any; --metric-batch makes the metric of a
 part of the data and reports how far that is from all of it.
 
-The metric of a relu or leaky_relu network jumps at its kinks. Its samples follow the metric of the network with relu
-rounded over ε, which is --smoothing times the spread of each unit's input over data and posterior; their certificates
-are about that metric, and predictions are by the network itself. Whether the width is small enough shows
+The metric of a relu or leaky_relu network jumps at its kinks. Its samples follow the metric of the network with relu(x)
+rounded to x·Φ(x/ε), where ε is --smoothing times the spread of each unit's input over data and posterior; their
+certificates are about that metric, and predictions are by the network itself. Whether the width is small enough shows
 in the residual at the training data: a warning says when it exceeds 1.1 times that of the linearised network.
 --smoothing none follows the metric as it is, and no such sample can be certified.
 

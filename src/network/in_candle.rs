@@ -199,14 +199,11 @@ fn batch_norm<'a>(
     scale_shift(tensors, (layer.weight, layer.bias), normalized)?.reshape((points, image.size()))
 }
 
-/// λz + (1 − λ)(zΦ(z/ε) + ½εϕ(z/ε)).
+/// λz + (1 − λ)zΦ(z/ε).
 fn smoothed(layer: &Smoothed, z: &Tensor) -> Result<Tensor> {
     let widths = Tensor::from_slice(layer.widths(), layer.widths().len(), z.device())?.to_dtype(z.dtype())?;
-    let u = z.broadcast_div(&widths)?;
-    let probability = (((&u / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    let density = ((u.sqr()? * -0.5)?.exp()? / std::f64::consts::TAU.sqrt())?;
-    let rounded = ((z * probability)? + (density.broadcast_mul(&widths)? * 0.5)?)?;
-    (z * layer.left())? + (rounded * (1.0 - layer.left()))?
+    let probability = (((z.broadcast_div(&widths)? / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+    (z * layer.left())? + ((z * probability)? * (1.0 - layer.left()))?
 }
 
 /// φ on a tensor, in operations candle can differentiate.

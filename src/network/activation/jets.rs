@@ -64,47 +64,17 @@ pub(super) fn silu(z: f64) -> Jet {
     (from_left * s, s + held * s1, 2.0 * s1 + held * s2)
 }
 
+/// With the tail Φ(−|z|) = e^(−z²/2) m(|z|), z² carried to twice the working precision.
 #[inline(always)]
-pub(super) fn gelu(z: f64) -> Jet {
-    let Normal { probability, density, held, square, square_low } = Normal::at(z);
+pub(in super::super) fn gelu(z: f64) -> Jet {
+    let distance = at_most(z.abs(), NORMAL_END);
+    let (square, square_low) = product(distance, distance);
+    let fall = Exponential::of_sum(-0.5 * square, -0.5 * square_low).value();
+    let tail = fall * scaled_normal_tail(distance);
+    let density = fall * NORMAL_DENSITY_AT_ZERO;
+    let probability = if z < 0.0 { tail } else { 1.0 - tail };
+    let held = distance.copysign(z);
     (at_least(z, -NORMAL_END) * probability, probability + held * density, ((2.0 - square) - square_low) * density)
-}
-
-/// relu convolved with the kernel ½(3 − z²)ϕ(z): zΦ + ½ϕ, Φ + ½zϕ, ½(3 − z²)ϕ.
-#[inline(always)]
-pub(in super::super) fn rounded_relu(z: f64) -> Jet {
-    let Normal { probability, density, held, square, .. } = Normal::at(z);
-    (
-        at_least(z, -NORMAL_END) * probability + 0.5 * density,
-        probability + 0.5 * held * density,
-        0.5 * (3.0 - square) * density,
-    )
-}
-
-/// The standard normal distribution at z.
-struct Normal {
-    /// Φ(z).
-    probability: f64,
-    /// ϕ(z).
-    density: f64,
-    /// z, within the range where ϕ is not zero.
-    held: f64,
-    /// Its square, and the part of it that f64 does not hold.
-    square: f64,
-    square_low: f64,
-}
-
-impl Normal {
-    /// With the tail Φ(−|z|) = e^(−z²/2) m(|z|), z² carried to twice the working precision.
-    #[inline(always)]
-    fn at(z: f64) -> Self {
-        let distance = at_most(z.abs(), NORMAL_END);
-        let (square, square_low) = product(distance, distance);
-        let fall = Exponential::of_sum(-0.5 * square, -0.5 * square_low).value();
-        let tail = fall * scaled_normal_tail(distance);
-        let probability = if z < 0.0 { tail } else { 1.0 - tail };
-        Self { probability, density: fall * NORMAL_DENSITY_AT_ZERO, held: distance.copysign(z), square, square_low }
-    }
 }
 
 /// y = z(b + c z²) is carried to twice the working precision, because the tail e^y magnifies its rounding |y| times.

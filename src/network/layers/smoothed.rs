@@ -1,11 +1,8 @@
-//! A hinge with its kink rounded, the layer of a network whose metric is smooth: relu becomes r_ε(z) = zΦ(z/ε) +
-//! ½εϕ(z/ε), with its own width ε for every unit, and a hinge with slope λ on the left λz + (1 − λ)r_ε(z).
+//! A hinge with its kink rounded, the layer of a network whose metric is smooth: relu becomes zΦ(z/ε), with its own width
+//! ε for every unit, and a hinge with slope λ on the left λz + (1 − λ)zΦ(z/ε).
 //!
-//! Φ and ϕ are the standard normal distribution function and density. r_ε is relu convolved with the fourth-order kernel
-//! ½(3 − u²)ϕ(u), whose second moment is zero: so is ∫(r_ε − relu), and what a unit adds to the outputs at some data
-//! points it takes away at others. Of the roundings zΦ + κεϕ this is the one that changes the network least: at the same
-//! largest curvature √∫(r_ε − relu)² is a third of that of zΦ(z/ε) (κ = 0), and two thirds of that of the plain
-//! convolution with a Gaussian (κ = 1). As ε → 0 it is the hinge itself, and at |z| > 9ε the two agree to rounding.
+//! Φ is the standard normal distribution function. As ε → 0 it is the hinge itself, and at |z| > 9ε the two agree to
+//! rounding. With g = gelu and u = z/ε: φ = λz + (1 − λ)ε g(u), φ′ = λ + (1 − λ)g′(u), φ″ = (1 − λ)g″(u)/ε.
 
 use faer::MatMut;
 
@@ -13,7 +10,7 @@ use super::activation::{pull_back_slopes, pull_back_slopes_along};
 use crate::linalg::column_slice_mut;
 use crate::map::resize;
 use crate::network::activation::Activation;
-use crate::network::activation::jets::rounded_relu;
+use crate::network::activation::jets::gelu;
 use crate::network::activation::loops::{replace_tangent, replace_taylor, replace_with_slope};
 use crate::network::layer::Elementwise;
 use crate::network::tape::Kept;
@@ -58,7 +55,7 @@ impl Smoothed {
         let (left, bend, inverse) = (self.left, 1.0 - self.left, 1.0 / width);
         #[inline(always)]
         move |z| {
-            let (value, slope, second) = rounded_relu(z * inverse);
+            let (value, slope, second) = gelu(z * inverse);
             (left * z + bend * width * value, left + bend * slope, bend * inverse * second)
         }
     }
