@@ -65,8 +65,8 @@ pub use last_layer::{LastLayer, LastLayerPosterior};
 pub use likelihood::Family;
 pub use map::{FunctionModel, Model, Taylor};
 pub use network::{
-    Activation, Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear,
-    MaxPool2d, Network, Residual, Training, TrainingOptions, train,
+    Activation, Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Imported, Layer,
+    LayerNorm, Linear, MaxPool2d, Network, OutputLink, Residual, StatedLayer, Training, TrainingOptions, train,
 };
 pub use predict::{Draws, Geodesics, Link, Method, Prediction};
 pub use progress::Progress;

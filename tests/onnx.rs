@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::Array2;
-use riemannian_laplace::internals::network::{Imported, OutputLink};
-use riemannian_laplace::{Dataset, Error, Family, FitOptions, Laplace, Model, Network};
+use riemannian_laplace::{Dataset, Error, Family, FitOptions, Imported, Laplace, Network};
 use serde::Deserialize;
 
 /// The networks with an evidence: exported twice each.
@@ -48,27 +47,13 @@ fn matrix(rows: &[Vec<f64>]) -> Array2<f64> {
     Array2::from_shape_vec((rows.len(), rows[0].len()), rows.concat()).expect("rows of one length")
 }
 
-/// The network's raw outputs.
-fn outputs(network: &Network, inputs: &Array2<f64>) -> Array2<f64> {
-    let map = network.bind(inputs.view()).expect("inputs that fit");
-    let (n, p) = (inputs.nrows(), network.n_outputs());
-    let mut unit_major = vec![0.0; n * p];
-    map.evaluate(1).outputs(network.parameters(), &mut unit_major);
-    Array2::from_shape_fn((n, p), |(row, column)| unit_major[column * n + row])
-}
-
 /// What the graph computes, with its link.
 fn linked(imported: &Imported, inputs: &Array2<f64>) -> Array2<f64> {
-    let raw = outputs(&imported.network, inputs);
-    let log_sum = raw.map_axis(ndarray::Axis(1), |row| row.mapv(f64::exp).sum().ln()).insert_axis(ndarray::Axis(1));
-    match imported.link {
-        None => raw,
-        Some(OutputLink::Softmax) => (raw - log_sum).mapv(f64::exp),
-        Some(OutputLink::LogSoftmax) => raw - log_sum,
-        Some(OutputLink::Sigmoid) => raw.mapv(|f| 1.0 / (1.0 + (-f).exp())),
-        Some(OutputLink::Exp) => raw.mapv(f64::exp),
-        Some(other) => panic!("{other} is new"),
+    let mut outputs = imported.network.outputs(inputs.view()).expect("inputs that fit");
+    if let Some(link) = imported.link {
+        link.apply(&mut outputs);
     }
+    outputs
 }
 
 fn largest(values: &Array2<f64>) -> f64 {
@@ -153,7 +138,7 @@ fn a_link_belongs_to_its_likelihood_and_a_sigmoid_may_be_an_activation() {
     let sigmoid = Network::from_onnx(&folder().join("two_classes.skl.onnx")).expect("a network");
     let kept = sigmoid.clone().for_family(&gaussian).expect("a bounded regression");
     let inputs = matrix(&read::<Record>("two_classes").inputs);
-    let difference = outputs(&kept, &inputs) - linked(&sigmoid, &inputs);
+    let difference = kept.outputs(inputs.view()).expect("inputs that fit") - linked(&sigmoid, &inputs);
     assert!(largest(&difference) < 1e-15, "{difference}");
 }
 

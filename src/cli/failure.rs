@@ -87,6 +87,9 @@ fn with_flags(error: &Error) -> String {
             advised.chain(["--max-memory"]).map(|flag| format!("`{flag}`")).collect()
         }
         Error::MissingActivation { .. } => vec!["`--activation`, for example `--activation tanh`".to_string()],
+        Error::StateDict { problem, .. } if problem.takes_layers() => {
+            vec!["`--layers`, for example `--layers fc1:tanh,fc2:relu,out`".to_string()]
+        }
         Error::NoTrainingData { .. } => vec!["`--without-data` left them out".to_string()],
         Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
         Error::BatchSize { .. } => vec!["`--metric-batch`".to_string()],

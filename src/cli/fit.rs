@@ -139,19 +139,20 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let structure = args.form.structure(args.without_data)?;
     let family = family(args)?;
     let mut inputs = vec![args.model.path.as_path(), args.data.data.as_path()];
-    inputs.extend(args.scaling.scaling.as_deref());
+    inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(args.model.check.as_deref()));
     inputs.extend(args.form.file());
     let out = OutputFile::at(&args.out, &inputs)?;
     let weights = args.form.weights()?;
-    let network = args.model.read(&family, console)?;
-    let architecture = network.architecture();
+    let model = args.model.read(&family, console)?;
+    let architecture = model.network.architecture();
     family
         .likelihood()
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&args.model.path))?;
     let data = args.scaling.read(&args.data, &args.model.path, args.likelihood, console)?;
-    data.check_against(&network, family.likelihood())?;
+    data.check_against(&model.network, family.likelihood())?;
+    args.model.check(&model, &data.dataset, console)?;
     let schema = data.dataset.schema();
     let family = match family.sigma() {
         Some(sigma) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
@@ -173,7 +174,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         values => values.to_vec().into(),
     };
     let options = FitOptions { prior_precision, structure, ..Default::default() };
-    let whole: Arc<dyn Model> = Arc::new(network);
+    let whole: Arc<dyn Model> = Arc::new(model.network);
     let rule =
         FitOptions { prior_precision: PriorValues::Shared(first_prior(&args.prior_precision)), ..options.clone() };
     let model =

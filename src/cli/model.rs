@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use riemannian_laplace::{Activation, Family, Network};
+use riemannian_laplace::internals::data::Table;
+use riemannian_laplace::{Activation, Dataset, Family, Model, Network, OutputLink, StatedLayer};
 
 use super::arguments;
 use super::console::Console;
 use super::failure::Failure;
+use super::output::counted;
 
 /// The model file, and what it does not say.
 #[derive(Debug, Args)]
@@ -19,21 +21,61 @@ pub struct ModelArgs {
     /// The activation after every hidden layer [default: the one the model file names]
     #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
     activation: Option<Activation>,
+    /// The linear layers in order, each with the activation after it, where safetensors do not number them: e.g.
+    /// fc1:tanh,fc2:relu,out
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',', conflicts_with = "activation")]
+    layers: Vec<StatedLayer>,
+    /// Outputs that the network's own framework gave for the rows of the data, as CSV with a header: the network is
+    /// refused where it differs by more than 1e-4 of the largest
+    #[arg(long, value_name = "CSV")]
+    pub check: Option<PathBuf>,
+}
+
+/// A network as a likelihood takes it.
+#[derive(Debug)]
+pub struct ModelFile {
+    /// The network.
+    pub network: Network,
+    /// What followed in the file and is left out.
+    link: Option<OutputLink>,
 }
 
 impl ModelArgs {
     /// Reads the network whose outputs a likelihood takes.
-    pub fn read(&self, family: &Family, console: &Console) -> Result<Network, Failure> {
+    pub fn read(&self, family: &Family, console: &Console) -> Result<ModelFile, Failure> {
         match is_onnx(&self.path) {
             true => self.read_onnx(family, console),
-            false => self.read_safetensors(console),
+            false => Ok(ModelFile { network: self.read_safetensors(console)?, link: None }),
         }
     }
 
-    fn read_onnx(&self, family: &Family, console: &Console) -> Result<Network, Failure> {
+    /// Compares the network with the outputs of its framework, where there are some.
+    pub fn check(&self, model: &ModelFile, data: &Dataset, console: &Console) -> Result<(), Failure> {
+        let Some(path) = &self.check else { return Ok(()) };
+        let table = Table::read(path)?;
+        let expected = (data.inputs().nrows(), model.network.n_outputs());
+        if table.values().dim() != expected {
+            let (rows, columns) = table.values().dim();
+            return Err(Failure::Usage(format!(
+                "{}: the file has {} of {}; the data have {}, and the network {}",
+                path.display(),
+                counted(rows, "row"),
+                counted(columns, "column"),
+                counted(expected.0, "row"),
+                counted(expected.1, "output"),
+            )));
+        }
+        let difference = model.network.check_outputs(data.inputs().view(), table.values().view(), model.link);
+        let difference = difference.map_err(Failure::about(path))?;
+        console.note(format!("the network agrees with {} to {difference:.1e} of the largest output", path.display()));
+        Ok(())
+    }
+
+    fn read_onnx(&self, family: &Family, console: &Console) -> Result<ModelFile, Failure> {
         let path = self.path.display();
-        if self.activation.is_some() {
-            return Err(Failure::Usage(format!("{path}: an ONNX graph says its activations; leave out --activation")));
+        if self.activation.is_some() || !self.layers.is_empty() {
+            let problem = "an ONNX graph says its layers and activations; leave out --activation and --layers";
+            return Err(Failure::Usage(format!("{path}: {problem}")));
         }
         let imported = Network::from_onnx(&self.path)?;
         let n_layers = imported.network.architecture().layers().len();
@@ -42,17 +84,21 @@ impl ModelArgs {
         for note in notes {
             console.note(format!("{path}: {note}"));
         }
-        if let Some(link) = link.filter(|_| network.architecture().layers().len() == n_layers) {
+        let link = link.filter(|_| network.architecture().layers().len() == n_layers);
+        if let Some(link) = link {
             console.note(format!(
                 "{path}: the {link} at the end is left out: it belongs to the {} likelihood",
                 link.likelihood()
             ));
         }
-        Ok(network)
+        Ok(ModelFile { network, link })
     }
 
     /// Warns when the requested activation is not the one the network was saved with.
     fn read_safetensors(&self, console: &Console) -> Result<Network, Failure> {
+        if !self.layers.is_empty() {
+            return Network::load_layers(&self.path, &self.layers).map_err(Failure::about(&self.path));
+        }
         let network = Network::load(&self.path, self.activation).map_err(Failure::about(&self.path))?;
         if let Some(asked) = self.activation
             && let Ok(saved) = Network::load(&self.path, None)

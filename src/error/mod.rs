@@ -11,6 +11,7 @@ mod problems;
 mod reference;
 mod samples;
 mod selection;
+mod state_dict;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use reference::ReferenceLimits;
 pub use reference::{InvalidChains, Refusal};
 pub use samples::{JoinError, SamplingCount};
 pub use selection::SelectionError;
+pub use state_dict::StateDictProblem;
 pub use target::{NoiseError, TargetError};
 pub use training::InvalidTraining;
 pub use unsupported::Unsupported;
@@ -128,13 +130,15 @@ pub enum Error {
         /// What it must be.
         requirement: &'static str,
     },
-    /// Tensor names that are not those of a sequence of linear layers.
-    #[error("{path}: tensor `{tensor}` is not named like a layer; expected `<number>.weight` or `<number>.bias`, with an optional common prefix", path = .path.display())]
-    TensorName {
+    /// A state dict that cannot be read as a chain of layers.
+    #[error("{path}: tensor `{tensor}` {problem}", path = .path.display())]
+    StateDict {
         /// The file.
         path: PathBuf,
         /// The tensor.
         tensor: String,
+        /// What is wrong with it.
+        problem: Box<StateDictProblem>,
     },
     /// The activation is neither in the file nor given.
     #[error("{path}: the file does not name its activation; say which it is", path = .path.display())]
@@ -174,6 +178,26 @@ pub enum Error {
         operator: Box<str>,
         /// Why it cannot be represented.
         problem: String,
+    },
+    /// A network that does not compute what the framework it comes from did.
+    #[error(
+        "data point {row}, output {column} (counting from 0): the network gives {found} and the framework {expected}, a \
+         difference of {difference:.1e} of the largest output, where {allowed:.0e} is allowed; the network was not read \
+         as it was trained, or the data are not as it takes them (scaling, order of columns)"
+    )]
+    OutputsDiffer {
+        /// The data point.
+        row: usize,
+        /// The output.
+        column: usize,
+        /// What the network gives.
+        found: f64,
+        /// What the framework gave.
+        expected: f64,
+        /// The difference, relative to the largest output.
+        difference: f64,
+        /// The largest difference allowed.
+        allowed: f64,
     },
     /// A network that ends in the link of another likelihood.
     #[error("the network ends in {link}, which belongs to a {belongs} likelihood; the likelihood is {likelihood}")]

@@ -4,6 +4,7 @@
 pub mod activation;
 mod architecture;
 mod bound;
+mod check;
 mod curvature;
 mod features;
 mod in_candle;
@@ -12,15 +13,17 @@ pub mod layers;
 mod mlp;
 pub mod onnx;
 mod sequence;
+mod state_dict;
 mod tape;
 mod trained;
 mod training;
 mod widths;
 
-pub use crate::error::{InvalidTraining, UnknownActivation};
+pub use crate::error::{InvalidTraining, StateDictProblem, UnknownActivation};
 pub use activation::Activation;
 pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
+pub use check::CHECK_TOLERANCE;
 pub use curvature::OuterProducts;
 pub use layer::{Layer, ParameterGroup};
 pub use layers::{
@@ -29,6 +32,7 @@ pub use layers::{
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};
 pub use sequence::Sequence;
+pub use state_dict::StatedLayer;
 pub use tape::{Kept, Tape};
 pub use trained::Network;
 pub use training::{Decay, Training, TrainingOptions, train};

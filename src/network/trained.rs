@@ -8,12 +8,13 @@ use ndarray::ArrayView2;
 
 use super::features::Front;
 use super::layer::{Layer, ParameterGroup, Verbs};
+use super::state_dict::{self, StatedLayer};
 use super::{Activation, Architecture, Mlp, NetworkMap, Sequence};
 use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, check_size};
 use crate::map::{BlockShape, Cut, Group, Map, Model, Rounding};
 use crate::random::{Purpose, stream};
-use crate::tensors::{self, Tensor, TensorFile, Values};
+use crate::tensors::{self, TensorFile, Values};
 
 /// The metadata key that names the activation of a plain multilayer perceptron.
 const ACTIVATION: &str = "activation";
@@ -66,8 +67,11 @@ impl Network {
     /// The activation is `activation`, or else the one the file's metadata names; a network without hidden layers needs
     /// none. The metadata may also list the layers, as [`save`](Self::save) does for other networks; a given
     /// `activation` overrides the list.
+    ///
+    /// A state dict does not say how its tensors are connected, so only the numbering of an `nn.Sequential` is taken for
+    /// a chain. [`load_layers`](Self::load_layers) reads others, and [`from_onnx`](Self::from_onnx) needs no telling.
     pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {
-        let file = TensorFile::read(path)?;
+        let file = state_dict::read(path)?;
         let metadata_error = |key, problem| Error::Metadata { path: path.to_path_buf(), key, problem };
         if let Some(format) = file.metadata.get("format").filter(|format| format.starts_with("riemannian-laplace")) {
             return Err(metadata_error("format", format!("says that this is a {format}; a model is needed")));
@@ -77,7 +81,7 @@ impl Network {
                 .map_err(|error| metadata_error(LAYERS, format!("does not describe a network: {error}")))?;
             return Self::from_named_tensors(path, architecture, file);
         }
-        let layers = collect_layers(path, file.tensors)?;
+        let layers = state_dict::numbered(path, file.tensors)?;
         let activation = match (activation, file.metadata.get(ACTIVATION)) {
             (Some(activation), _) => activation,
             (None, Some(name)) => name.parse().map_err(|error: super::UnknownActivation| {
@@ -96,6 +100,25 @@ impl Network {
             parameters.extend(layer.bias.map(|bias| bias.values).unwrap_or_default());
         }
         Self::new(Architecture::with_biases(&sizes, &biases, activation)?, parameters)
+    }
+
+    /// Reads the linear layers with these names, in this order, each with the activation after it, from safetensors:
+    /// `fc1:tanh`, `fc2:relu`, `out`. Every tensor of the file must belong to one of them.
+    ///
+    /// ```
+    /// # use riemannian_laplace::{Activation, Architecture, Error, Network};
+    /// # let folder = tempfile::tempdir().map_err(|source| Error::Io { path: "folder".into(), source })?;
+    /// # let path = folder.path().join("model.safetensors");
+    /// # Network::random(Architecture::new(&[2, 4, 1], Activation::Tanh)?, 1).save(&path)?;
+    /// let layers = ["0:tanh".parse()?, "2".parse()?];
+    /// let network = Network::load_layers(&path, &layers)?;
+    /// assert_eq!(network, Network::load(&path, Some(Activation::Tanh))?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn load_layers(path: &Path, layers: &[StatedLayer]) -> Result<Self> {
+        let file = state_dict::read(path)?;
+        let (layers, parameters) = state_dict::stated(path, file.tensors, layers)?;
+        Self::new(Architecture::of_layers(layers)?, parameters)
     }
 
     /// The network of this shape from the tensors of a file, all of which must belong to it.
@@ -267,100 +290,9 @@ impl Model for Network {
     }
 }
 
-/// The tensors of one layer.
-struct LayerTensors {
-    weight: Tensor,
-    bias: Option<Tensor>,
-}
-
-/// Sorts the tensors into layers by the numbers in their names and checks that the shapes chain.
-fn collect_layers(path: &Path, tensors: BTreeMap<String, Tensor>) -> Result<Vec<LayerTensors>> {
-    let mut weights: BTreeMap<u64, (String, Tensor)> = BTreeMap::new();
-    let mut biases: BTreeMap<u64, (String, Tensor)> = BTreeMap::new();
-    let mut common_prefix: Option<String> = None;
-    for (name, tensor) in tensors {
-        let Some((prefix, number, is_weight)) = layer_name(&name) else {
-            return Err(Error::TensorName { path: path.to_path_buf(), tensor: name });
-        };
-        let expected = common_prefix.get_or_insert_with(|| prefix.to_string());
-        let kind = if is_weight { &mut weights } else { &mut biases };
-        if expected != prefix || kind.contains_key(&number) {
-            return Err(Error::TensorName { path: path.to_path_buf(), tensor: name });
-        }
-        kind.insert(number, (name, tensor));
-    }
-    let shape_error = |name: &str, tensor: &Tensor, expected: String| Error::TensorShape {
-        path: path.to_path_buf(),
-        tensor: name.to_string(),
-        found: tensor.shape.clone(),
-        expected,
-    };
-    let mut layers: Vec<LayerTensors> = Vec::new();
-    let mut width: Option<usize> = None;
-    for (number, (name, weight)) in weights {
-        if weight.shape.len() != 2 || weight.shape.contains(&0) {
-            return Err(shape_error(
-                &name,
-                &weight,
-                "a weight needs shape [outputs, inputs], both positive".to_string(),
-            ));
-        }
-        if let Some(previous) = width.filter(|&previous| previous != weight.shape[1]) {
-            let expected =
-                format!("the layer before it has {previous} outputs, so it needs shape [outputs, {previous}]");
-            return Err(shape_error(&name, &weight, expected));
-        }
-        let outputs = weight.shape[0];
-        width = Some(outputs);
-        let bias = match biases.remove(&number) {
-            Some((name, bias)) if bias.shape != [outputs] => {
-                let expected = format!("its weight has {outputs} outputs, so it needs shape [{outputs}]");
-                return Err(shape_error(&name, &bias, expected));
-            }
-            Some((_, bias)) => Some(bias),
-            None => None,
-        };
-        layers.push(LayerTensors { weight, bias });
-    }
-    if let Some((name, _)) = biases.into_values().next() {
-        let weight = format!("{}weight", name.trim_end_matches("bias"));
-        let found = format!("`{name}` without it");
-        return Err(Error::MissingTensor { path: path.to_path_buf(), tensor: weight, found });
-    }
-    if layers.is_empty() {
-        let found = "no layers".to_string();
-        return Err(Error::MissingTensor { path: path.to_path_buf(), tensor: "0.weight".to_string(), found });
-    }
-    Ok(layers)
-}
-
-/// Splits `model.2.weight` into the prefix `model.`, the number 2 and whether it is a weight. A lone `weight` is layer
-/// 0.
-fn layer_name(name: &str) -> Option<(&str, u64, bool)> {
-    let (stem, kind) = name.rsplit_once('.').unwrap_or(("", name));
-    let is_weight = match kind {
-        "weight" => true,
-        "bias" => false,
-        _ => return None,
-    };
-    let prefix = stem.trim_end_matches(|character: char| character.is_ascii_digit());
-    let digits = &stem[prefix.len()..];
-    let number = if digits.is_empty() { 0 } else { digits.parse().ok()? };
-    Some((prefix, number, is_weight))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_pytorch_and_candle_are_understood() {
-        assert_eq!(layer_name("0.weight"), Some(("", 0, true)));
-        assert_eq!(layer_name("model.12.bias"), Some(("model.", 12, false)));
-        assert_eq!(layer_name("fc3.weight"), Some(("fc", 3, true)));
-        assert_eq!(layer_name("weight"), Some(("", 0, true)));
-        assert_eq!(layer_name("0.running_mean"), None);
-    }
 
     #[test]
     fn a_saved_network_loads_unchanged() -> Result<()> {

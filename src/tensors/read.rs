@@ -124,6 +124,11 @@ impl TensorFile {
         &self.fingerprint
     }
 
+    /// The names of all tensors in the file, including those not read.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// Takes a tensor out of the file's contents.
     pub fn take(&mut self, path: &Path, name: &str) -> Result<Tensor> {
         self.tensors.remove(name).ok_or_else(|| Error::MissingTensor {

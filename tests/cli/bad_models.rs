@@ -57,11 +57,14 @@ fn tensors_that_make_no_network() {
     for (tensors, words) in [
         (vec![("0.weight", &[3, 1][..]), ("2.weight", &[1, 4])], vec!["`2.weight`", "[1, 4]", "3 outputs"]),
         (vec![("0.weight", &[3, 1]), ("0.bias", &[2]), ("2.weight", &[1, 3])], vec!["`0.bias`", "[2]", "shape [3]"]),
-        (vec![("0.weight", &[3, 1, 1])], vec!["`0.weight`", "[3, 1, 1]"]),
+        (vec![("0.weight", &[3, 1, 1])], vec!["`0.weight`", "convolution", "ONNX"]),
         (vec![("0.weight", &[0, 1])], vec!["`0.weight`", "[0, 1]"]),
         (vec![("0.weight", &[])], vec!["`0.weight`", "[]"]),
         (vec![("0.bias", &[1])], vec!["`0.weight` is missing", "`0.bias`"]),
-        (vec![("0.weight", &[1, 1]), ("0.running_mean", &[1])], vec!["`0.running_mean`", "not named like a layer"]),
+        (
+            vec![("0.weight", &[1, 1]), ("0.running_mean", &[1])],
+            vec!["`0.running_mean`", "batch normalisation", "ONNX"],
+        ),
         (vec![("a.0.weight", &[1, 1]), ("b.2.weight", &[1, 1])], vec!["`b.2.weight`", "common prefix"]),
         (vec![], vec!["`0.weight` is missing"]),
     ] {

@@ -22,6 +22,7 @@ mod window;
 use std::fmt;
 use std::path::Path;
 
+use ndarray::Array2;
 use prost::Message;
 
 use self::graph::Graph;
@@ -66,6 +67,22 @@ impl OutputLink {
             OutputLink::Softmax | OutputLink::LogSoftmax => "categorical",
             OutputLink::Sigmoid => "bernoulli",
             OutputLink::Exp => "poisson",
+        }
+    }
+}
+
+impl OutputLink {
+    /// Replaces raw outputs, one row per point, by what the graph computed.
+    pub fn apply(self, outputs: &mut Array2<f64>) {
+        for mut row in outputs.rows_mut() {
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let log_sum = largest + row.iter().map(|f| (f - largest).exp()).sum::<f64>().ln();
+            row.mapv_inplace(|f| match self {
+                OutputLink::Softmax => (f - log_sum).exp(),
+                OutputLink::LogSoftmax => f - log_sum,
+                OutputLink::Sigmoid => Activation::Sigmoid.value(f),
+                OutputLink::Exp => f.exp(),
+            });
         }
     }
 }
