@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
+use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
 use riemannian_laplace::{Contents, FitOptions, Laplace, Model, PriorValues};
 use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
@@ -17,9 +18,10 @@ use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
 use super::model::ModelArgs;
-use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
+use super::output::{OneOrMany, OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior_form::FormArgs;
 use super::scaling::ScalingArgs;
+use super::training_fit::{self, TrainingFitReport};
 
 /// Fit the Laplace posterior of a trained network over all its weights, or some of them
 #[derive(Debug, Args)]
@@ -101,6 +103,8 @@ struct Report {
     structure: &'static str,
     seconds: f64,
     #[serde(flatten)]
+    fit: TrainingFitReport,
+    #[serde(flatten)]
     tuning: Option<TuningReport>,
 }
 
@@ -115,23 +119,6 @@ struct BoundReport {
     parameter: &'static str,
     index: usize,
     value: f64,
-}
-
-/// A number if there is only one, otherwise an array.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(f64),
-    Many(Vec<f64>),
-}
-
-impl From<&[f64]> for OneOrMany {
-    fn from(values: &[f64]) -> Self {
-        match values {
-            [value] => OneOrMany::One(*value),
-            values => OneOrMany::Many(values.to_vec()),
-        }
-    }
 }
 
 /// Runs the command.
@@ -183,17 +170,19 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let mut laplace = Laplace::fit_shared(model, data.dataset, family, &options)?;
     drop(progress);
     let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
+    let fit = TrainingFit::of(&laplace)?;
     let seconds = began.elapsed().as_secs_f64();
+    training_fit::warn(&fit, console);
 
     let contents = if args.without_data { Contents::Curvature } else { Contents::TrainingData };
     laplace.save(out.path(), contents)?;
     if args.json {
-        return print_json(&report(&laplace, &tuning, seconds));
+        return print_json(&report(&laplace, &fit, &tuning, seconds));
     }
     if console.is_quiet() {
         return Ok(());
     }
-    print(&summary(args, &laplace, &tuning, seconds).to_text())
+    print(&summary(args, &laplace, &fit, &tuning, seconds).to_text())
 }
 
 /// The prior precision by which a sub-network is chosen.
@@ -265,7 +254,7 @@ fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuni
     Ok(Tuning::Done(optimum))
 }
 
-fn report(laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Report {
+fn report(laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning, seconds: f64) -> Report {
     let bound = |bound: &AtBound| BoundReport { parameter: bound.parameter, index: bound.index, value: bound.value };
     Report {
         n_params: laplace.model().n_params(),
@@ -280,6 +269,7 @@ fn report(laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Report {
         solver: laplace.structure().solver(),
         structure: laplace.structure().word(),
         seconds,
+        fit: TrainingFitReport::from(fit),
         tuning: match tuning {
             Tuning::Off => None,
             Tuning::NothingFree => Some(TuningReport { converged: true, at_bound: Vec::new() }),
@@ -291,7 +281,7 @@ fn report(laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Report {
     }
 }
 
-fn summary(args: &FitArgs, laplace: &Laplace, tuning: &Tuning, seconds: f64) -> Summary {
+fn summary(args: &FitArgs, laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning, seconds: f64) -> Summary {
     let model = laplace.model();
     let likelihood = laplace.family().likelihood().name();
     let origin = |given: bool| match (given, args.optimize) {
@@ -325,6 +315,7 @@ fn summary(args: &FitArgs, laplace: &Laplace, tuning: &Tuning, seconds: f64) -> 
     }
     let meaning = format!("of {}: directions that the data determine", model.n_params());
     summary.row("effective parameters", short(laplace.effective_parameters()), meaning);
+    training_fit::add_rows(fit, &mut summary);
     summary.row("structure", laplace.structure().word(), "of the posterior precision");
     summary.row("solver", laplace.structure().solver(), laplace.precision().size_in_words());
     summary.row("time", format!("{seconds:.2} s"), "");

@@ -19,6 +19,7 @@ mod sample;
 mod scaling;
 mod smoothing;
 mod train;
+mod training_fit;
 
 use std::process::ExitCode;
 

@@ -166,6 +166,25 @@ pub fn short_list(values: &[f64]) -> String {
     values.iter().map(|value| short(*value)).collect::<Vec<_>>().join(", ")
 }
 
+/// A number if there is only one, otherwise an array.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    /// One.
+    One(f64),
+    /// Several.
+    Many(Vec<f64>),
+}
+
+impl From<&[f64]> for OneOrMany {
+    fn from(values: &[f64]) -> Self {
+        match values {
+            [value] => OneOrMany::One(*value),
+            values => OneOrMany::Many(values.to_vec()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
