@@ -10,7 +10,18 @@ use riemannian_laplace::{Dataset, Error, Family, FitOptions, Imported, Laplace, 
 use serde::Deserialize;
 
 /// The networks with an evidence: exported twice each.
-const NETWORKS: [&str; 4] = ["mixed", "activations", "classifier", "counts"];
+const NETWORKS: [&str; 10] = [
+    "mixed",
+    "activations",
+    "classifier",
+    "counts",
+    "nested",
+    "layer_norm",
+    "batch_norm",
+    "convolution",
+    "residual_convolution",
+    "pooled",
+];
 /// The networks of scikit-learn.
 const SCIKIT_LEARN: [&str; 3] = ["regressor", "three_classes", "two_classes"];
 

@@ -66,8 +66,12 @@ Example, with prior precision and noise tuned to the data:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize --out posterior.safetensors
 
-Example, a PyTorch model with a known prior precision, and the outcome as JSON:
-  rla fit --model mlp.safetensors --activation relu --data train.csv \\
+Example, a network exported by PyTorch, compared with the outputs that PyTorch gave:
+  rla fit --model net.onnx --check outputs.csv --data train.csv --target y \\
+      --likelihood gaussian --optimize --out posterior.safetensors
+
+Example, a PyTorch state dict with a known prior precision, and the outcome as JSON:
+  rla fit --model mlp.safetensors --layers fc1:tanh,fc2:relu,out --data train.csv \\
       --target label --likelihood categorical --prior-precision 0.5 \\
       --out posterior.safetensors --json
 

@@ -4,8 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::Graph;
 use super::part::{Kind, Parameter, Part};
+use super::window::Window;
 use crate::error::Result;
-use crate::network::{Architecture, Layer, Linear, Network};
+use crate::network::{
+    Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear, MaxPool2d,
+    Network, Residual,
+};
 
 /// A network in the making.
 #[derive(Default)]
@@ -26,6 +30,20 @@ pub struct Built {
     pub names: Vec<String>,
     /// Notes.
     pub notes: Vec<String>,
+}
+
+/// The zeros around an image, which are the same on both sides in the layers here.
+fn padding(graph: &Graph, node: usize, window: &Window) -> Result<[usize; 2]> {
+    match window.before == window.after {
+        true => Ok(window.before),
+        false => Err(graph.refuse(node, "its padding differs between the two sides, which is not supported")),
+    }
+}
+
+/// The window of a pooling.
+fn undilated(graph: &Graph, node: usize, window: &Window) -> Result<[usize; 2]> {
+    let whole = (0..2).all(|axis| window.dilation[axis] == 1 || window.kernel[axis] == 1);
+    if whole { Ok(window.kernel) } else { Err(graph.refuse(node, "dilated pooling is not supported")) }
 }
 
 /// The network that a chain of parts describes.
@@ -55,7 +73,59 @@ impl Building {
                 Ok(Layer::Linear(Linear { inputs: *inputs, outputs: *outputs, bias: *bias }))
             }
             Kind::Activation(activation) => Ok(Layer::Activation(*activation)),
-            _ => Err(graph.refuse(part.node, "this operator is not supported")),
+            Kind::Convolution { window, filters, groups, bias } => Ok(Layer::Conv2d(Conv2d {
+                input: window.image(),
+                outputs: *filters,
+                kernel: window.kernel,
+                stride: window.stride,
+                padding: padding(graph, part.node, window)?,
+                dilation: window.dilation,
+                groups: *groups,
+                bias: *bias,
+            })),
+            Kind::AveragePool { window, counts_padding } => Ok(Layer::AvgPool2d(AvgPool2d {
+                input: window.image(),
+                kernel: undilated(graph, part.node, window)?,
+                stride: window.stride,
+                padding: padding(graph, part.node, window)?,
+                count_include_pad: *counts_padding,
+            })),
+            Kind::MaxPool { window } => Ok(Layer::MaxPool2d(MaxPool2d {
+                input: window.image(),
+                kernel: undilated(graph, part.node, window)?,
+                stride: window.stride,
+                padding: padding(graph, part.node, window)?,
+            })),
+            Kind::GlobalAveragePool { channels, positions } => {
+                Ok(Layer::GlobalAvgPool(GlobalAvgPool::new(Image::new(*channels, 1, *positions))))
+            }
+            Kind::LayerNorm { inputs, shape, epsilon, affine } => Ok(Layer::LayerNorm(LayerNorm {
+                inputs: *inputs,
+                shape: shape.clone(),
+                eps: *epsilon,
+                weight: affine.weight,
+                bias: affine.bias,
+            })),
+            Kind::GroupNorm { groups, channels, positions, epsilon, affine } => Ok(Layer::GroupNorm(GroupNorm {
+                input: Image::new(*channels, 1, *positions),
+                groups: *groups,
+                eps: *epsilon,
+                weight: affine.weight,
+                bias: affine.bias,
+            })),
+            Kind::BatchNorm { positions, mean, variance, epsilon } => Ok(Layer::BatchNorm(BatchNorm {
+                input: Image::new(mean.len(), 1, *positions),
+                mean: mean.clone(),
+                variance: variance.clone(),
+                eps: *epsilon,
+                weight: true,
+                bias: true,
+            })),
+            Kind::Residual { first, second } => {
+                let (body, shortcut) = (self.layers(graph, first)?, self.layers(graph, second)?);
+                let residual = Residual::new(body, shortcut);
+                residual.map(Layer::Residual).map_err(|error| graph.refuse(part.node, error.to_string()))
+            }
         }
     }
 

@@ -88,10 +88,12 @@ pub enum Kind {
         /// The number of entries of each.
         positions: usize,
     },
-    /// (h − mean)/√(variance + ε) over all entries of a point, times weight plus bias.
+    /// (h − mean)/√(variance + ε) over the last axes of a point, times weight plus bias.
     LayerNorm {
-        /// The number of entries.
-        width: usize,
+        /// The number of entries of a point.
+        inputs: usize,
+        /// The last axes.
+        shape: Vec<usize>,
         /// ε.
         epsilon: f64,
         /// Which of weight and bias there are.
@@ -132,11 +134,9 @@ pub enum Kind {
 
 /// Which parameters a normalisation has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Affine {
-    /// None.
-    Neither,
-    /// A weight.
-    Weight,
-    /// A weight and a bias.
-    Both,
+pub struct Affine {
+    /// Whether there are weights.
+    pub weight: bool,
+    /// Whether there are biases.
+    pub bias: bool,
 }

@@ -2,6 +2,7 @@
 
 use super::messages::NodeProto;
 use super::node::Attributes;
+use crate::network::Image;
 
 /// A window over the last two axes of `[channels, height, width]`. A signal `[channels, length]` is an image of height
 /// 1.
@@ -83,6 +84,11 @@ impl Window {
         }
         let signal = rank == 1;
         Some(Self { channels: *channels, size, kernel, stride, before, after, dilation, outputs, signal })
+    }
+
+    /// The image that it slides over.
+    pub fn image(&self) -> Image {
+        Image::new(self.channels, self.size[0], self.size[1])
     }
 
     /// The shape of a point of the output with this many channels.

@@ -29,23 +29,24 @@ pub fn batch(graph: &Graph, index: usize) -> Result<Step> {
     Ok(Step::new(kind, vec![weight.into(), bias.into()], index, input))
 }
 
-/// Over all entries of a point.
+/// Over the last axes of a point.
 pub fn layer(graph: &Graph, index: usize) -> Result<Step> {
     let node = graph.node(index);
     let Some((input, point)) = input_and_shape(graph, node) else { return before(graph, index) };
     let axis = node.int("axis").unwrap_or(-1);
-    let first = if axis < 0 { axis + point.len() as i64 } else { axis - 1 };
-    let width: usize = point.iter().product();
-    if first != 0 {
-        return Err(part_of_a_point(graph, index, point));
-    }
+    let first = usize::try_from(if axis < 0 { axis + point.len() as i64 } else { axis - 1 });
+    let shape = first.ok().and_then(|first| point.get(first..)).filter(|shape| !shape.is_empty());
+    let shape = shape.ok_or_else(|| last_axes(graph, index, point))?;
+    let width: usize = shape.iter().product();
     let weight = Some(per_channel(graph, index, 1, width)?);
     let bias = match node.input.get(2).filter(|name| !name.is_empty()) {
         Some(_) => Some(per_channel(graph, index, 2, width)?),
         None => None,
     };
     let (affine, parameters) = affine(weight, bias);
-    Ok(Step::new(Kind::LayerNorm { width, epsilon: epsilon(node), affine }, parameters, index, input))
+    let inputs = point.iter().product();
+    let kind = Kind::LayerNorm { inputs, shape: shape.to_vec(), epsilon: epsilon(node), affine };
+    Ok(Step::new(kind, parameters, index, input))
 }
 
 /// Over each channel.
@@ -105,12 +106,16 @@ pub fn written_out(graph: &Graph, index: usize) -> Result<Option<Step>> {
     let (affine, parameters) = affine(weight, bias);
     if let Some((input, epsilon, axes)) = standardised(graph, core) {
         let Some(point) = graph.shape(input) else { return Ok(None) };
-        let width: usize = point.iter().product();
-        let all: Vec<usize> = (0..point.len()).collect();
-        if axes != all || parameters.iter().any(|parameter| parameter.values.len() != width) {
-            return Err(part_of_a_point(graph, index, point));
+        // The last axes, one after the other.
+        let first = axes.first().copied().unwrap_or(point.len());
+        let shape: Vec<usize> = point.iter().copied().skip(first).collect();
+        let width: usize = shape.iter().product();
+        let others = parameters.iter().any(|parameter| parameter.values.len() != width);
+        if shape.is_empty() || others || axes != (first..point.len()).collect::<Vec<usize>>() {
+            return Err(last_axes(graph, index, point));
         }
-        return Ok(Some(Step::new(Kind::LayerNorm { width, epsilon, affine }, parameters, index, input)));
+        let kind = Kind::LayerNorm { inputs: point.iter().product(), shape, epsilon, affine };
+        return Ok(Some(Step::new(kind, parameters, index, input)));
     }
     let Some((input, epsilon, groups)) = weight.and_then(|_| grouped(graph, core)) else { return Ok(None) };
     let Some([channels, rest @ ..]) = graph.shape(input) else { return Ok(None) };
@@ -181,11 +186,7 @@ fn grouped<'a>(graph: &'a Graph, output: &str) -> Option<(&'a str, f64, usize)> 
 }
 
 fn affine(weight: Option<&Constant>, bias: Option<&Constant>) -> (Affine, Vec<Parameter>) {
-    let affine = match (weight, bias) {
-        (Some(_), Some(_)) => Affine::Both,
-        (Some(_), None) => Affine::Weight,
-        (None, _) => Affine::Neither,
-    };
+    let affine = Affine { weight: weight.is_some(), bias: bias.is_some() };
     (affine, weight.into_iter().chain(bias).map(Parameter::from).collect())
 }
 
@@ -211,11 +212,9 @@ fn per_channel(graph: &Graph, index: usize, position: usize, channels: usize) ->
     })
 }
 
-fn part_of_a_point(graph: &Graph, index: usize, point: &[usize]) -> Error {
-    graph.refuse(
-        index,
-        format!("it normalises over some axes of a point of shape {point:?}; over all of them is supported"),
-    )
+fn last_axes(graph: &Graph, index: usize, point: &[usize]) -> Error {
+    let problem = format!("it normalises over axes of a point of shape {point:?} that are not its last ones");
+    graph.refuse(index, problem)
 }
 
 fn epsilon(node: &NodeProto) -> f64 {
