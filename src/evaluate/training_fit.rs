@@ -161,17 +161,23 @@ fn gradient(laplace: &Laplace, data: &Dataset) -> Result<Vec<f64>> {
 /// Δ of these outputs.
 fn deviance(family: &Family, targets: &Array2<f64>, outputs: impl Fn(usize) -> Vec<f64>) -> f64 {
     let likelihood = family.likelihood();
+    // Outputs that are variances have no best value: the means are judged, in units of the targets' variances.
+    let variances = targets.var_axis(Axis(0), 0.0);
     let of_row = |(row, target): (usize, ndarray::ArrayView1<'_, f64>)| {
         let (target, outputs) = (target.to_vec(), outputs(row));
+        if matches!(family, Family::Heteroscedastic(_)) {
+            let term =
+                |((y, mean), variance): ((&f64, &f64), &f64)| (y - mean).powi(2) / variance.max(f64::MIN_POSITIVE);
+            return target.iter().zip(&outputs).zip(&variances).map(term).sum();
+        }
         let best = match family {
-            // The mean at the target; the variance is not what is being judged.
             Family::Gaussian(_) => likelihood.log_density(&target, &target),
             // A count of 0 has probability 1 in the limit of no rate.
             Family::Poisson(_) => {
                 let rates: Vec<f64> = target.iter().map(|count| count.max(1e-300).ln()).collect();
                 likelihood.log_density(&target, &rates)
             }
-            Family::Bernoulli(_) | Family::Categorical(_) => 0.0,
+            Family::Bernoulli(_) | Family::Categorical(_) | Family::Heteroscedastic(_) => 0.0,
         };
         2.0 * (best - likelihood.log_density(&target, &outputs))
     };
@@ -185,6 +191,7 @@ fn constant(family: &Family, targets: &Array2<f64>, n_outputs: usize) -> Vec<f64
     let n = targets.nrows() as f64;
     match family {
         Family::Gaussian(_) => (0..n_outputs).map(mean).collect(),
+        Family::Heteroscedastic(_) => (0..n_outputs).map(|output| mean(output % targets.ncols())).collect(),
         Family::Poisson(_) => (0..n_outputs).map(|column| (mean(column) + 0.5 / n).ln()).collect(),
         Family::Bernoulli(_) => {
             (0..n_outputs).map(|column| ((mean(column) + 0.5 / n) / (1.0 - mean(column) + 0.5 / n)).ln()).collect()
@@ -200,7 +207,8 @@ fn error(laplace: &Laplace, data: &Dataset, outputs: &Array2<f64>) -> TrainingEr
     let (targets, n) = (data.targets(), data.targets().nrows() as f64);
     let share = |count: usize| count as f64 / n;
     match laplace.family() {
-        Family::Gaussian(_) => {
+        Family::Gaussian(_) | Family::Heteroscedastic(_) => {
+            let outputs = &outputs.select(Axis(1), &(0..targets.ncols()).collect::<Vec<usize>>());
             let root =
                 |squares: Array2<f64>| squares.mapv(|r| r * r).sum_axis(Axis(0)).mapv(|sum| (sum / n).sqrt()).to_vec();
             let means = targets.mean_axis(Axis(0)).unwrap_or_else(|| ndarray::Array1::zeros(targets.ncols()));
