@@ -28,7 +28,7 @@
 //! | Jₙ ∈ R^{P×D} | jacobian | of fₙ |
 //! | ḟ = Jv, f̈ = vᵀ∇²f v | first, second (with f a second-order *jet*) | first and second derivatives of f along v |
 //! | Hₙ = H(fₙ) | output Fisher | Fisher information of the likelihood in its natural output coordinates |
-//! | A = diag(α) | prior precision | one value, or one per layer |
+//! | A = diag(α) | prior precision | one value, one per layer, or one per weight |
 //! | J̃ = RᵀJ, H = RRᵀ | rows, whitened | the whitened Jacobian, M = N·P rows |
 //! | Σ JₙᵀHₙJₙ | curvature | of the data at θ̂; with A the precision G |
 //!
@@ -60,7 +60,7 @@ pub use error::{Error, Result, Unsupported};
 pub use evaluate::Scores;
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
 pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
-pub use laplace::{Contents, FitOptions, Laplace, PriorValues, Structure, Weights};
+pub use laplace::{Contents, CurvatureKind, FitOptions, Laplace, PriorValues, Structure, Weights};
 pub use last_layer::{LastLayer, LastLayerPosterior};
 pub use likelihood::Family;
 pub use map::{FunctionModel, Model, Taylor};
@@ -69,15 +69,16 @@ pub use network::{
     LayerNorm, Linear, MaxPool2d, Network, OutputLink, Residual, StatedLayer, Training, TrainingOptions, train,
 };
 pub use predict::{Draws, Geodesics, Link, Method, Prediction};
+pub use prior::PriorMean;
 pub use progress::Progress;
 
 /// Everything for everyday use: `use riemannian_laplace::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Activation, Architecture, Batches, Contents, Dataset, Draws, EvidenceOptimum, EvidenceOptions, Family,
-        FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer, Linear,
-        Link, Method, MetricName, Model, Network, Prediction, PriorValues, Progress, SamplerOptions, Samples, Scaling,
-        Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, Weights, train,
+        Activation, Architecture, Batches, Contents, CurvatureKind, Dataset, Draws, EvidenceOptimum, EvidenceOptions,
+        Family, FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer,
+        Linear, Link, Method, MetricName, Model, Network, Prediction, PriorMean, PriorValues, Progress, SamplerOptions,
+        Samples, Scaling, Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, Weights, train,
     };
 }
 

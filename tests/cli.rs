@@ -23,6 +23,8 @@ mod golden;
 mod limits;
 #[path = "cli/parts.rs"]
 mod parts;
+#[path = "cli/priors.rs"]
+mod priors;
 #[path = "cli/smoothing.rs"]
 mod smoothing;
 

@@ -61,6 +61,14 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Parses a finite number.
+pub fn finite(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err("it must be a finite number".to_string()),
+    }
+}
+
 /// Parses a number between 0 and 1, both excluded.
 pub fn share(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {

@@ -96,6 +96,10 @@ fn with_flags(error: &Error) -> String {
         Error::UnknownColumn { .. } => vec!["`--ignore`".to_string()],
         Error::EmptyCell { .. } => vec!["`--ignore`, `--drop-missing`".to_string()],
         Error::TunedToBound { bound, .. } => vec![format!("`--{}`", bound.parameter.replace(' ', "-"))],
+        Error::IndefiniteHessian { .. } | Error::UnboundedEvidence => {
+            vec!["`--prior-precision`, `--curvature ggn`".to_string()]
+        }
+        Error::EarlierDataGone { .. } => vec!["`--metric euclidean`".to_string()],
         Error::Metadata { key: "format", .. } => vec!["`rla fit` writes posteriors".to_string()],
         _ => Vec::new(),
     };

@@ -1,15 +1,16 @@
 //! `rla fit`: the Laplace posterior of a trained network.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::evaluate::TrainingFit;
-use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
-use riemannian_laplace::{Contents, FitOptions, Laplace, Model, PriorValues};
+use riemannian_laplace::internals::evidence::{AtBound, Free};
+use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
 use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
 use serde::Serialize;
 
@@ -17,9 +18,11 @@ use super::arguments::{self, LikelihoodName};
 use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
+use super::follow::{Earlier, FromArgs, Origin};
 use super::model::ModelArgs;
 use super::output::{OneOrMany, OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior_form::FormArgs;
+use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
 use super::training_fit::{self, TrainingFitReport};
 
@@ -28,26 +31,28 @@ use super::training_fit::{self, TrainingFitReport};
 #[command(after_help = EXAMPLE)]
 pub struct FitArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    model: Option<ModelArgs>,
+    #[command(flatten)]
+    from: FromArgs,
     #[command(flatten)]
     data: DataArgs,
     #[command(flatten)]
     scaling: ScalingArgs,
     /// The distribution of the targets
-    #[arg(long, value_enum)]
-    likelihood: LikelihoodName,
-    /// The prior precision: one value, or one per layer, separated by commas [default: 1]
-    #[arg(long, value_name = "A", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
-    prior_precision: Vec<f64>,
+    #[arg(long, value_enum, required_unless_present = "from")]
+    likelihood: Option<LikelihoodName>,
+    #[command(flatten)]
+    prior: PriorArgs,
     /// The noise of a gaussian likelihood, a standard deviation: one value, or one per output [default: 1]
     #[arg(long, value_name = "S", value_delimiter = ',', value_parser = arguments::positive, allow_negative_numbers = true)]
     sigma: Vec<f64>,
     /// Tune prior precision and sigma by the marginal likelihood; a value given above is held fixed
     #[arg(long)]
     optimize: bool,
-    /// What --optimize tunes: one prior precision, or one per layer [default: scalar]
-    #[arg(long, value_enum, requires = "optimize", conflicts_with = "prior_precision")]
-    prior: Option<PriorName>,
+    /// What the data's share of the posterior precision is made of: the generalised Gauss-Newton matrix, the squared
+    /// scores of the targets, or the exact Hessian
+    #[arg(long, value_name = "KIND", default_value = "ggn", value_parser = curvature())]
+    curvature: CurvatureKind,
     #[command(flatten)]
     form: FormArgs,
     /// Keep the training data out of the file (which then holds a D × D matrix instead)
@@ -66,6 +71,11 @@ Example, with prior precision and noise tuned to the data:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize --out posterior.safetensors
 
+Example, more data for a posterior, and a second task whose prior it is:
+  rla fit --from posterior.safetensors --data more.csv --target y --out more.safetensors
+  rla fit --from posterior.safetensors --model second.safetensors --data second.csv \\
+      --target y --out second_posterior.safetensors
+
 Example, a network exported by PyTorch, compared with the outputs that PyTorch gave:
   rla fit --model net.onnx --check outputs.csv --data train.csv --target y \\
       --likelihood gaussian --optimize --out posterior.safetensors
@@ -82,15 +92,6 @@ uncertain, or all of it with a Kronecker-factored precision:
   rla fit --model mnist.safetensors --data digits.csv --target label \
       --likelihood categorical --structure kron --optimize --out kron.safetensors";
 
-/// The prior precisions that are tuned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PriorName {
-    /// One for all weights
-    Scalar,
-    /// One per layer
-    Layer,
-}
-
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -99,15 +100,20 @@ struct Report {
     n_outputs: usize,
     log_likelihood: f64,
     log_marginal_likelihood: f64,
-    prior_precision: OneOrMany,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'static str>,
+    prior_precision: Option<OneOrMany>,
+    prior_mean: OneOrMany,
+    temperature: f64,
     sigma: Option<OneOrMany>,
     log_det_ratio: f64,
     effective_parameters: f64,
     solver: &'static str,
     structure: &'static str,
+    curvature: &'static str,
     seconds: f64,
     #[serde(flatten)]
-    fit: TrainingFitReport,
+    fit: Option<TrainingFitReport>,
     #[serde(flatten)]
     tuning: Option<TuningReport>,
 }
@@ -127,23 +133,64 @@ struct BoundReport {
 
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
+    let began = Instant::now();
+    let Fitted { mut laplace, origin, out } = match &args.from.from {
+        Some(path) => go_on(args, path, console)?,
+        None => fit(args, console)?,
+    };
+    let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
+    // Without the data, or with a prior whose data are gone, there is nothing to look at.
+    let fit = match origin {
+        Origin::New => Some(TrainingFit::of(&laplace)?),
+        Origin::MoreData { .. } | Origin::NextTask { .. } => TrainingFit::of(&laplace).ok(),
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    if let Some(fit) = &fit {
+        training_fit::warn(fit, console);
+    }
+
+    let contents = if args.without_data { Contents::Curvature } else { Contents::TrainingData };
+    laplace.save(out.path(), contents)?;
+    if args.json {
+        return print_json(&report(&laplace, origin, fit.as_ref(), &tuning, seconds));
+    }
+    if console.is_quiet() {
+        return Ok(());
+    }
+    print(&summary(args, (&laplace, origin), fit.as_ref(), &tuning, seconds).to_text())
+}
+
+/// A posterior, where it comes from and where it goes.
+struct Fitted {
+    laplace: Laplace,
+    origin: Origin,
+    out: OutputFile,
+}
+
+/// Fits a network to its data.
+fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
+    let (Some(model), Some(likelihood)) = (&args.model, args.likelihood) else {
+        return Err(Failure::Usage("--model and --likelihood are needed without --from".to_string()));
+    };
     let structure = args.form.structure(args.without_data)?;
-    let family = family(args)?;
-    let mut inputs = vec![args.model.path.as_path(), args.data.data.as_path()];
-    inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(args.model.check.as_deref()));
+    let family = family(args, likelihood)?;
+    let mut inputs = vec![model.path.as_path(), args.data.data.as_path()];
+    inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(model.check.as_deref()));
     inputs.extend(args.form.file());
+    inputs.extend(args.prior.files());
     let out = OutputFile::at(&args.out, &inputs)?;
     let weights = args.form.weights()?;
-    let model = args.model.read(&family, console)?;
-    let architecture = model.network.architecture();
+    let file = model.read(&family, console)?;
+    let network = &file.network;
+    let architecture = network.architecture();
     family
         .likelihood()
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
-        .map_err(Failure::about(&args.model.path))?;
-    let data = args.scaling.read(&args.data, &args.model.path, args.likelihood, console)?;
-    data.check_against(&model.network, family.likelihood())?;
-    args.model.check(&model, &data.dataset, console)?;
+        .map_err(Failure::about(&model.path))?;
+    let data = args.scaling.read(&args.data, &model.path, likelihood, console)?;
+    data.check_against(network, family.likelihood())?;
+    model.check(&file, &data.dataset, console)?;
     let schema = data.dataset.schema();
     let family = match family.sigma() {
         Some(sigma) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
@@ -158,63 +205,59 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         console.note(format!("sigma is 1{units}: neither --sigma nor --optimize was given"));
     }
 
-    let began = Instant::now();
-    let progress = console.spinner("fitting the posterior");
-    let prior_precision = match args.prior_precision.as_slice() {
-        [] => PriorValues::default(),
-        values => values.to_vec().into(),
+    let _progress = console.spinner("fitting the posterior");
+    let rule = FitOptions { prior_precision: PriorValues::Shared(args.prior.first()), structure, ..Default::default() };
+    let whole: Arc<dyn Model> = Arc::new(network.clone());
+    let part = weights.restrict_with(&whole, &data.dataset, &family, &rule).map_err(Failure::about(&model.path))?;
+    let options = FitOptions {
+        prior_precision: args.prior.precision(network, &*part, &model.path)?,
+        prior_mean: args.prior.mean(network, &*part)?,
+        temperature: args.prior.temperature,
+        curvature: args.curvature,
+        structure,
     };
-    let options = FitOptions { prior_precision, structure, ..Default::default() };
-    let whole: Arc<dyn Model> = Arc::new(model.network);
-    let rule =
-        FitOptions { prior_precision: PriorValues::Shared(first_prior(&args.prior_precision)), ..options.clone() };
-    let model =
-        weights.restrict_with(&whole, &data.dataset, &family, &rule).map_err(Failure::about(&args.model.path))?;
-    check_prior(args, &*model)?;
-    let mut laplace = Laplace::fit_shared(model, data.dataset, family, &options)?;
-    drop(progress);
-    let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
-    let fit = TrainingFit::of(&laplace)?;
-    let seconds = began.elapsed().as_secs_f64();
-    training_fit::warn(&fit, console);
-
-    let contents = if args.without_data { Contents::Curvature } else { Contents::TrainingData };
-    laplace.save(out.path(), contents)?;
-    if args.json {
-        return print_json(&report(&laplace, &fit, &tuning, seconds));
-    }
-    if console.is_quiet() {
-        return Ok(());
-    }
-    print(&summary(args, &laplace, &fit, &tuning, seconds).to_text())
+    let start = |options: &FitOptions| Laplace::fit_shared(part.clone(), data.dataset.clone(), family.clone(), options);
+    let laplace = match start(&options) {
+        // Tuning needs a place to start from, and finds its own way from there.
+        Err(Error::IndefiniteHessian { least, shared: Some(prior) })
+            if args.optimize && !args.prior.precision_is_given() =>
+        {
+            start(&FitOptions { prior_precision: (2.0 * (prior - least)).into(), ..options })?
+        }
+        laplace => laplace?,
+    };
+    Ok(Fitted { laplace, origin: Origin::New, out })
 }
 
-/// The prior precision by which a sub-network is chosen.
-fn first_prior(values: &[f64]) -> f64 {
-    values.first().copied().unwrap_or(1.0)
+/// Goes on from a posterior.
+fn go_on(args: &FitArgs, from: &Path, console: &Console) -> Result<Fitted, Failure> {
+    let structure = Some(args.form.structure(false)?).filter(|structure| *structure != Structure::Auto);
+    let mut inputs = vec![from, args.data.data.as_path()];
+    inputs.extend(args.model.iter().map(|model| model.path.as_path()));
+    let out = OutputFile::at(&args.out, &inputs)?;
+    let earlier = Earlier::read(from, args.likelihood)?;
+    let family = earlier.laplace().family().clone();
+    let network = args.model.as_ref().map(|model| model.read(&family, console)).transpose()?.map(|file| file.network);
+    let data = args.data.read_for(earlier.laplace().schema(), console)?;
+    data.check_against(&**earlier.laplace().model(), family.likelihood())?;
+    let (laplace, origin) = earlier.go_on(network, data, &args.sigma, structure, console)?;
+    Ok(Fitted { laplace, origin, out })
 }
 
-/// Checks that there is one prior precision, or one for each layer that has uncertain weights.
-fn check_prior(args: &FitArgs, model: &dyn Model) -> Result<(), Failure> {
-    let (values, layers) = (args.prior_precision.len(), model.groups().len());
-    if values <= 1 || values == layers {
-        return Ok(());
-    }
-    let uncertain = if model.subset().is_some() { "uncertain " } else { "" };
-    Err(Failure::Usage(format!(
-        "--prior-precision has {values} values; give one, or one for each of the {layers} {uncertain}layers of {}",
-        args.model.path.display(),
-    )))
+/// The kinds of curvature by name.
+fn curvature() -> impl TypedValueParser<Value = CurvatureKind> {
+    PossibleValuesParser::new(CurvatureKind::ALL.map(CurvatureKind::name))
+        .map(|name| CurvatureKind::of_name(&name).unwrap_or_default())
 }
 
-fn family(args: &FitArgs) -> Result<Family, Failure> {
-    if args.likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
-        let name = args.likelihood.family(&[])?.likelihood().name();
+fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure> {
+    if likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
+        let name = likelihood.family(&[])?.likelihood().name();
         return Err(Failure::Usage(format!(
             "--sigma belongs to --likelihood gaussian; a {name} likelihood has no sigma"
         )));
     }
-    args.likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
+    likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
 }
 
 /// The outcome of --optimize.
@@ -228,18 +271,11 @@ enum Tuning {
 }
 
 fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
-    let held = |given: bool| if given { Free::Held } else { Free::Tuned };
-    let options = EvidenceOptions {
-        prior: held(!args.prior_precision.is_empty()),
-        prior_structure: match args.prior {
-            Some(PriorName::Layer) => PriorStructure::PerLayer,
-            _ => PriorStructure::Scalar,
-        },
-        sigma: held(!args.sigma.is_empty()),
-        ..Default::default()
-    };
+    let (prior, prior_structure) = args.prior.tuned();
+    let sigma = if args.sigma.is_empty() { Free::Tuned } else { Free::Held };
+    let options = EvidenceOptions { prior, prior_structure, sigma, ..Default::default() };
     let sigma_is_free = options.sigma == Free::Tuned && laplace.family().sigma().is_some();
-    if options.prior == Free::Held && !sigma_is_free {
+    if (options.prior == Free::Held || laplace.prior().is_earlier_posterior()) && !sigma_is_free {
         console.note("--optimize has nothing to tune: every value was given");
         return Ok(Tuning::NothingFree);
     }
@@ -252,13 +288,11 @@ fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuni
             optimum.iterations, optimum.gradient_norm
         ));
     }
-    for bound in &optimum.at_bound {
-        console.warn(bound);
-    }
+    prior::warn_of_bounds(&optimum.at_bound, laplace, console);
     Ok(Tuning::Done(optimum))
 }
 
-fn report(laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning, seconds: f64) -> Report {
+fn report(laplace: &Laplace, origin: Origin, fit: Option<&TrainingFit>, tuning: &Tuning, seconds: f64) -> Report {
     let bound = |bound: &AtBound| BoundReport { parameter: bound.parameter, index: bound.index, value: bound.value };
     Report {
         n_params: laplace.model().n_params(),
@@ -266,14 +300,18 @@ fn report(laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning, seconds: f64) -
         n_outputs: laplace.model().n_outputs(),
         log_likelihood: laplace.log_likelihood(),
         log_marginal_likelihood: laplace.log_marginal_likelihood(),
-        prior_precision: laplace.prior().values().into(),
+        from: origin.word(),
+        prior_precision: laplace.prior().matrix().is_none().then(|| laplace.prior().values().into()),
+        prior_mean: laplace.prior_mean().values().into(),
+        temperature: laplace.temperature(),
         sigma: laplace.sigma().map(|sigma| OneOrMany::from(sigma.as_slice())),
         log_det_ratio: laplace.log_det_ratio(),
         effective_parameters: laplace.effective_parameters(),
         solver: laplace.structure().solver(),
         structure: laplace.structure().word(),
+        curvature: laplace.curvature_kind().name(),
         seconds,
-        fit: TrainingFitReport::from(fit),
+        fit: fit.map(TrainingFitReport::from),
         tuning: match tuning {
             Tuning::Off => None,
             Tuning::NothingFree => Some(TuningReport { converged: true, at_bound: Vec::new() }),
@@ -285,13 +323,20 @@ fn report(laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning, seconds: f64) -
     }
 }
 
-fn summary(args: &FitArgs, laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning, seconds: f64) -> Summary {
+fn summary(
+    args: &FitArgs,
+    (laplace, origin): (&Laplace, Origin),
+    fit: Option<&TrainingFit>,
+    tuning: &Tuning,
+    seconds: f64,
+) -> Summary {
     let model = laplace.model();
     let likelihood = laplace.family().likelihood().name();
-    let origin = |given: bool| match (given, args.optimize) {
-        (true, _) => "given",
-        (false, true) => "tuned",
-        (false, false) => "default",
+    let source = |given: bool| match (given, args.optimize, origin) {
+        (true, ..) => "given",
+        (false, true, _) => "tuned",
+        (false, false, Origin::New) => "default",
+        (false, false, Origin::MoreData { .. } | Origin::NextTask { .. }) => "as before",
     };
     let title =
         format!("posterior of {}, {likelihood} likelihood, written to {}", model.description(), args.out.display());
@@ -312,14 +357,24 @@ fn summary(args: &FitArgs, laplace: &Laplace, fit: &TrainingFit, tuning: &Tuning
         short(laplace.log_marginal_likelihood()),
         "nats, the log evidence; greater is better",
     );
-    summary.row("prior precision", short_list(laplace.prior().values()), origin(!args.prior_precision.is_empty()));
+    origin.summarize(args.from.from.as_deref(), &mut summary);
+    if !laplace.prior().is_earlier_posterior() {
+        let precision = prior::precision_in_words(laplace.prior());
+        summary.row("prior precision", precision, source(args.prior.precision_is_given()));
+    }
+    args.prior.summarize(laplace, &mut summary);
     if let Some(sigma) = laplace.sigma() {
-        let meaning = format!("{}; noise, in units of the target", origin(!args.sigma.is_empty()));
+        let meaning = format!("{}; noise, in units of the target", source(!args.sigma.is_empty()));
         summary.row("sigma", short_list(&sigma), meaning);
     }
     let meaning = format!("of {}: directions that the data determine", model.n_params());
     summary.row("effective parameters", short(laplace.effective_parameters()), meaning);
-    training_fit::add_rows(fit, &mut summary);
+    if let Some(fit) = fit {
+        training_fit::add_rows(fit, &mut summary);
+    }
+    if laplace.curvature_kind() != CurvatureKind::default() {
+        summary.row("curvature", laplace.curvature_kind(), "what the posterior precision is made of besides the prior");
+    }
     summary.row("structure", laplace.structure().word(), "of the posterior precision");
     summary.row("solver", laplace.structure().solver(), laplace.precision().size_in_words());
     summary.row("time", format!("{seconds:.2} s"), "");

@@ -16,7 +16,7 @@ use super::output::counted;
 pub struct ModelArgs {
     /// The trained network: ONNX, which says what its layers are, or safetensors, named as a PyTorch nn.Sequential or a
     /// candle VarMap
-    #[arg(id = "model", long = "model", value_name = "FILE")]
+    #[arg(id = "model", long = "model", value_name = "FILE", required = false, required_unless_present = "from")]
     pub path: PathBuf,
     /// The activation after every hidden layer [default: the one the model file names]
     #[arg(long, value_name = "NAME", value_parser = arguments::activation())]

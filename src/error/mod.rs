@@ -516,6 +516,22 @@ pub enum Error {
         /// What to try.
         advice: &'static str,
     },
+    /// A Hessian that is not positive definite with its prior: θ̂ is no minimum of the loss.
+    #[error(
+        "the Hessian of the negative log posterior is indefinite, with least eigenvalue {least:.4e}: the weights are not at a minimum of the loss; {}, train further, or use the ggn curvature, which is never negative",
+        raised_prior(*.least, *.shared)
+    )]
+    IndefiniteHessian {
+        /// Its least eigenvalue.
+        least: f64,
+        /// The prior precision, where all parameters share one.
+        shared: Option<f64>,
+    },
+    /// The evidence of a Hessian with negative eigenvalues has no maximum.
+    #[error(
+        "tuning with the hessian curvature did not converge: the data's Hessian has negative eigenvalues, since the weights are not at a minimum of the loss, and the evidence grows without bound where the posterior precision becomes singular; train further, hold prior precision and sigma, or use the ggn curvature"
+    )]
+    UnboundedEvidence,
     /// Tuning ended at a bound of a hyperparameter, where the posterior is beyond the arithmetic.
     #[error(
         "{bound}, and there the posterior cannot be computed ({source}); hold that hyperparameter, or give narrower bounds"
@@ -572,6 +588,22 @@ pub enum Error {
     NoTrainingData {
         /// What needs the data.
         what: &'static str,
+    },
+    /// A request that a posterior cannot meet because the data behind its prior are not there.
+    #[error(
+        "the prior is an earlier posterior, and the data behind it, which {what} needs, are gone; sample with the euclidean metric, or fit all data together"
+    )]
+    EarlierDataGone {
+        /// What needs the data.
+        what: &'static str,
+    },
+    /// Further data whose columns are not those of the data before.
+    #[error(
+        "the further data have other columns, classes or scaling than the posterior's data ({expected}); read them by its schema"
+    )]
+    OtherColumns {
+        /// The names of the posterior's columns.
+        expected: String,
     },
     /// A prior with one precision per group, for a model with other groups.
     #[error(
@@ -670,6 +702,8 @@ impl Error {
             Error::Write { .. }
                 | Error::Cancelled
                 | Error::NotPositiveDefinite { .. }
+                | Error::IndefiniteHessian { .. }
+                | Error::UnboundedEvidence
                 | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
                 | Error::Memory { .. }
@@ -692,6 +726,14 @@ impl Error {
     /// An error in writing, with the file it concerns.
     pub(crate) fn write(path: &std::path::Path) -> impl Fn(std::io::Error) -> Error + '_ {
         move |source| Error::Write { path: path.to_path_buf(), source }
+    }
+}
+
+/// The prior precision with which a Hessian becomes positive definite, in words, rounded up.
+fn raised_prior(least: f64, shared: Option<f64>) -> String {
+    match shared {
+        Some(value) => format!("raise the prior precision to at least {:.3e}", 1.001 * (value - least)),
+        None => format!("raise every prior precision by at least {:.3e}", -1.001 * least),
     }
 }
 

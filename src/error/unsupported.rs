@@ -70,4 +70,22 @@ pub enum Unsupported {
          weight matrix; use the full, diagonal or low-rank structure for these"
     )]
     PriorWithinMatrix,
+    /// The exact Hessian is a D × D matrix, and nothing less.
+    #[error(
+        "the hessian curvature needs the weight-space solver (a D × D matrix); with {0}, use ggn or empirical-fisher"
+    )]
+    HessianStructure(&'static str),
+    /// Scores of several noise levels do not separate.
+    #[error(
+        "the empirical-fisher curvature takes one sigma for all outputs: the score of a data point mixes the outputs' noise levels; give one sigma, or use ggn"
+    )]
+    EmpiricalFisherLevels,
+    /// A structure that has no place for an earlier posterior.
+    #[error(
+        "an earlier posterior with correlations between weights serves as a prior in the full structure only (a D × D matrix); use that, or fit the earlier task with the diagonal structure"
+    )]
+    EarlierPosterior,
+    /// A prior that is an earlier posterior has nothing to set.
+    #[error("the prior is an earlier posterior, whose precision stays as it is; change the noise alone")]
+    ConstantPrior,
 }

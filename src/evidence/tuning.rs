@@ -1,7 +1,7 @@
 //! Post-hoc tuning: BFGS on the log evidence in (log α, log σ), started from the best point of a coarse grid.
 
 use crate::error::{AtBound, Error, Result, Unsupported};
-use crate::laplace::{Laplace, LogDet, LogDetForm, PriorValues};
+use crate::laplace::{CurvatureKind, Laplace, LogDet, LogDetForm, PriorValues};
 use crate::linalg::dot;
 use crate::memory;
 use crate::optimize::{BfgsOptions, Minimum, minimize};
@@ -79,8 +79,14 @@ const GRID_RANGE: (f64, f64) = (-14.0, 14.0);
 /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
 pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
     let optimum = maximize(laplace, options)?;
+    if !optimum.converged && laplace.curvature_kind() == CurvatureKind::Hessian {
+        return Err(Error::UnboundedEvidence);
+    }
     let Hyperparameters { prior_precision, sigma } = &optimum.hyperparameters;
-    let prior = PriorValues::with_structure(prior_structure(laplace, options), prior_precision.clone());
+    let prior = match laplace.prior().is_earlier_posterior() {
+        true => PriorValues::of(laplace.prior()),
+        false => PriorValues::with_structure(prior_structure(laplace, options), prior_precision.clone()),
+    };
     let outcome = laplace.set_hyperparameters(&prior, sigma);
     match (outcome, optimum.at_bound.first()) {
         (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
@@ -91,9 +97,21 @@ pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<Evid
 /// The structure of the prior at the optimum: the one to tune, or the one that is held.
 fn prior_structure(laplace: &Laplace, options: &EvidenceOptions) -> PriorStructure {
     match options.prior {
-        Free::Tuned => options.prior_structure,
-        Free::Held => laplace.prior().structure(),
+        Free::Tuned if !laplace.prior().is_earlier_posterior() => options.prior_structure,
+        Free::Tuned | Free::Held => laplace.prior().structure(),
     }
+}
+
+/// The optimum over σ alone, beside a prior that is an earlier posterior with correlations: its share is constant.
+fn maximize_noise(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+    let log_det = laplace.curvature()?.log_det_beside(laplace.prior())?;
+    let sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
+    let options = EvidenceOptions { prior: Free::Held, ..options.clone() };
+    let mut problem = Problem::new(laplace, log_det, (PriorStructure::PerWeight, Vec::new()), sigma.clone(), &options);
+    problem.constant = laplace.prior().quadratic(&laplace.prior_mean().deviations(laplace.parameters()));
+    let start = if sigma.len() == 1 { None } else { Some(problem.pack(&[], &sigma)) };
+    let (minimum, evaluations) = problem.solve(start, &options)?;
+    Ok(problem.report(minimum, evaluations))
 }
 
 /// The maximum of the evidence of a fitted posterior.
@@ -105,6 +123,17 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     if !(low > 0.0 && low < high && high.is_finite()) {
         return Err(Error::Bounds { low, high });
     }
+    if laplace.prior().matrix().is_some() {
+        return maximize_noise(laplace, options);
+    }
+    let held;
+    let options = match laplace.prior().is_earlier_posterior() {
+        true => {
+            held = EvidenceOptions { prior: Free::Held, ..options.clone() };
+            &held
+        }
+        false => options,
+    };
     let held_alpha: Vec<f64> = laplace.prior().values().iter().map(|value| value.ln()).collect();
     let held_sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
     let structure = prior_structure(laplace, options);
@@ -158,6 +187,8 @@ struct Problem<'a> {
     tune_sigma: bool,
     /// ‖θ̂ − μ‖² of the parameters under each α.
     scatter: Vec<f64>,
+    /// (θ̂ − μ)ᵀA(θ̂ − μ) of a prior without any α.
+    constant: f64,
     /// The bounds of the hyperparameters, and their logarithms.
     limits: (f64, f64),
     bounds: (f64, f64),
@@ -179,11 +210,11 @@ impl<'a> Problem<'a> {
             rest = after;
             dot(part, part)
         });
-        let scatter = squares.collect();
+        let scatter = squares.take(alpha.len()).collect();
         let tune_sigma = options.sigma == Free::Tuned && !sigma.is_empty();
         let tune_alpha = options.prior == Free::Tuned;
         let (limits, bounds) = (options.bounds, (options.bounds.0.ln(), options.bounds.1.ln()));
-        Self { laplace, log_det, alpha, sigma, tune_alpha, tune_sigma, scatter, limits, bounds }
+        Self { laplace, log_det, alpha, sigma, tune_alpha, tune_sigma, scatter, constant: 0.0, limits, bounds }
     }
 
     fn pack(&self, alpha: &[f64], sigma: &[f64]) -> Vec<f64> {
@@ -215,7 +246,7 @@ impl<'a> Problem<'a> {
         let noise: Vec<f64> =
             if sigma.is_empty() { vec![1.0] } else { sigma.iter().map(|value| value.exp()).collect() };
         let (n_data, temperature) = (self.laplace.n_data(), self.laplace.temperature());
-        let value = 0.5 * (ratio.value + dot(&precision, &self.scatter))
+        let value = 0.5 * (ratio.value + dot(&precision, &self.scatter) + self.constant)
             - self.laplace.goodness().log_likelihood(n_data, &noise) / temperature;
         let mut free = gradient.iter_mut();
         if self.tune_alpha {
@@ -225,13 +256,14 @@ impl<'a> Problem<'a> {
         }
         if self.tune_sigma {
             let errors = self.laplace.goodness().squared_errors();
+            let power = f64::from(self.laplace.problem().sigma_power());
             for (p, slot) in free.enumerate() {
                 let (count, error) = if sigma.len() == 1 {
                     (n_data * errors.len(), errors.iter().sum::<f64>())
                 } else {
                     (n_data, errors[p])
                 };
-                *slot = (count as f64 - error / noise[p].powi(2)) / temperature + 0.5 * ratio.by_log_sigma[p];
+                *slot = (count as f64 - error / noise[p].powi(2)) / temperature + 0.5 * power * ratio.by_log_sigma[p];
             }
         }
         value

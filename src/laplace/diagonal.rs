@@ -113,6 +113,10 @@ impl Curvature for DiagonalSums {
         }
     }
 
+    fn duplicate(&self) -> Box<dyn Curvature> {
+        Box::new(self.clone())
+    }
+
     fn save(&self) -> Option<Vec<SavedTensor>> {
         let saved = |(level, sum): (usize, &Vec<f64>)| SavedTensor {
             name: level.to_string(),

@@ -10,16 +10,19 @@ use ndarray::Array2;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::fit::{Fit, Laplace, PriorValues, checked_temperature};
+use super::CurvatureKind;
+use super::fit::{Fit, Laplace, checked_temperature};
+use super::options::PriorValues;
 use super::problem::Problem;
-use super::structure::{SavedTensor, SavedTensors, Structure};
+use super::structure::{SavedTensor, SavedTensors, Structure, damaged};
 use crate::data::{Dataset, Schema};
 use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
 use crate::likelihood::Family;
+use crate::linalg::{PackedFactor, packed_diagonal, packed_length};
 use crate::map::{Model, Subset};
 use crate::memory;
 use crate::network::Network;
-use crate::prior::{Prior, PriorMean, PriorPrecision, PriorStructure};
+use crate::prior::{Prior, PriorMatrix, PriorMean, PriorPrecision, PriorStructure};
 use crate::tensors::{self, Tensor, TensorFile, Values};
 
 /// The `format` entry of the metadata.
@@ -33,6 +36,12 @@ const VERSION: u32 = 2;
 
 /// The tensor of prior precisions, where each weight has its own.
 const PRECISION: &str = "prior.precision";
+/// The tensor of the factor of an earlier posterior that is the prior, a packed triangle.
+const MATRIX: &str = "prior.cholesky";
+/// The metadata entry that says where the prior comes from, where it was not given as numbers.
+const ORIGIN: &str = "prior_origin";
+/// Its value: an earlier posterior.
+const POSTERIOR: &str = "posterior";
 /// The tensor of the prior mean, where it is not zero: one number, or one per weight.
 const MEAN: &str = "prior.mean";
 
@@ -99,13 +108,24 @@ impl Laplace {
         if self.temperature() != 1.0 {
             metadata.insert("temperature".to_string(), self.temperature().to_string());
         }
+        if self.curvature_kind() != CurvatureKind::default() {
+            metadata.insert("curvature".to_string(), self.curvature_kind().name().to_string());
+        }
         let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
         saved.extend(attachment.tensors);
         let (inputs, targets);
         let theta = all_parameters(&**model);
         let mut entries = vec![("theta", vec![theta.len()], Values::Real(theta))];
-        if self.prior().structure() == PriorStructure::PerWeight {
-            entries.push((PRECISION, vec![self.prior().values().len()], Values::Real(self.prior().values())));
+        let matrix = self.prior().matrix().map(PriorMatrix::packed);
+        match &matrix {
+            Some(packed) => entries.push((MATRIX, vec![packed.len()], Values::Real(packed))),
+            None if self.prior().structure() == PriorStructure::PerWeight => {
+                entries.push((PRECISION, vec![self.prior().values().len()], Values::Real(self.prior().values())));
+            }
+            None => {}
+        }
+        if self.prior().is_earlier_posterior() {
+            metadata.insert(ORIGIN.to_string(), POSTERIOR.to_string());
         }
         if !self.prior_mean().is_zero() {
             let mean = self.prior_mean().values();
@@ -194,7 +214,8 @@ impl Laplace {
             None
         };
         let without_data = data.is_none();
-        let problem = Problem { model, family, temperature, n_data, data };
+        let kind = stored_kind(path, &file)?;
+        let problem = Problem { model, family, kind, temperature, n_data, data };
         let needed = structure.loaded_numbers(&problem);
         let advice = format!("a limit of {} would fit it", gigabytes(needed * 8e-9));
         memory::check(&format!("the {structure} posterior in {}", path.display()), needed, advice)?;
@@ -229,17 +250,33 @@ fn stored_values(prior: &PriorPrecision) -> &[f64] {
 fn stored_prior(path: &Path, file: &mut TensorFile, model: &dyn Model) -> Result<Prior> {
     let unusable = |error| metadata_error(path, "prior", format!("cannot be used: {error}"));
     let values: Vec<f64> = from_json(path, file, "prior")?;
-    let values = match file.tensors.contains_key(PRECISION) {
-        true => PriorValues::PerWeight(file.take(path, PRECISION)?.values),
-        false => PriorValues::from(values),
+    let (groups, size) = (model.group_sizes(), model.n_params());
+    let is_earlier = file.metadata.get(ORIGIN).is_some_and(|origin| origin == POSTERIOR);
+    let precision = if file.tensors.contains_key(MATRIX) {
+        let packed = file.take(path, MATRIX)?.values;
+        check_size("number of entries of the prior's factor", packed_length(size), packed.len())?;
+        damaged(packed_diagonal(&packed, size))?;
+        PriorPrecision::of_posterior(PackedFactor::packed(packed, size).into(), &groups)
+    } else if file.tensors.contains_key(PRECISION) {
+        let values = file.take(path, PRECISION)?.values;
+        let of = if is_earlier { PriorPrecision::of_diagonal_posterior } else { PriorPrecision::per_weight };
+        of(values, &groups)
+    } else {
+        PriorValues::from(values).over(&groups)
     };
-    let prior = Prior::gaussian(values.over(&model.group_sizes()).map_err(unusable)?);
+    let prior = Prior::gaussian(precision.map_err(unusable)?);
     if !file.tensors.contains_key(MEAN) {
         return Ok(prior);
     }
     let mean = file.take(path, MEAN)?.values;
     let mean = if let [mean] = mean[..] { PriorMean::Shared(mean) } else { PriorMean::from(mean) };
     prior.around(mean).map_err(unusable)
+}
+
+fn stored_kind(path: &Path, file: &TensorFile) -> Result<CurvatureKind> {
+    let Some(name) = file.metadata.get("curvature") else { return Ok(CurvatureKind::default()) };
+    let unknown = || metadata_error(path, "curvature", format!("is `{name}`, which is not known"));
+    CurvatureKind::of_name(name).ok_or_else(unknown)
 }
 
 fn stored_temperature(path: &Path, file: &TensorFile) -> Result<f64> {

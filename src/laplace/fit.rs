@@ -4,97 +4,20 @@ use std::sync::{Arc, OnceLock};
 
 use ndarray::{Array2, ArrayView2, Axis};
 
+use super::CurvatureKind;
+use super::options::{FitOptions, PriorValues};
 use super::problem::{BatchRows, Problem, sigmas};
 use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batch, Batches, Dataset, Schema, row_blocks};
-use crate::error::{Error, Result, check_size, gigabytes};
+use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
 use crate::likelihood::Family;
 use crate::map::{Map, Model};
 use crate::memory;
-use crate::prior::{Prior, PriorMean, PriorPrecision, PriorStructure};
+use crate::prior::{Prior, PriorMean, PriorPrecision};
 use crate::target::Target;
 
 /// Numbers in the rows of one batch of data points.
 const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
-
-/// Prior precisions: one for all parameters, one per group of them (a network's layers), or one per parameter.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PriorValues {
-    /// The same for every parameter.
-    Shared(f64),
-    /// One per group.
-    PerGroup(Vec<f64>),
-    /// One per parameter, in the order of θ̂.
-    PerWeight(Vec<f64>),
-}
-
-impl Default for PriorValues {
-    /// 1 for every parameter.
-    fn default() -> Self {
-        PriorValues::Shared(1.0)
-    }
-}
-
-impl From<f64> for PriorValues {
-    fn from(value: f64) -> Self {
-        PriorValues::Shared(value)
-    }
-}
-
-impl From<Vec<f64>> for PriorValues {
-    /// A list of one is shared by all groups.
-    fn from(values: Vec<f64>) -> Self {
-        match values[..] {
-            [value] => PriorValues::Shared(value),
-            _ => PriorValues::PerGroup(values),
-        }
-    }
-}
-
-impl PriorValues {
-    /// The values of a prior of this structure.
-    pub(crate) fn with_structure(structure: PriorStructure, values: Vec<f64>) -> Self {
-        match (structure, &values[..]) {
-            (PriorStructure::Scalar, [value]) => PriorValues::Shared(*value),
-            (PriorStructure::Scalar | PriorStructure::PerLayer, _) => PriorValues::PerGroup(values),
-            (PriorStructure::PerWeight, _) => PriorValues::PerWeight(values),
-        }
-    }
-
-    /// A over groups of these sizes.
-    pub fn over(&self, groups: &[usize]) -> Result<PriorPrecision> {
-        match self {
-            PriorValues::Shared(value) => PriorPrecision::scalar(*value, groups),
-            PriorValues::PerGroup(values) => PriorPrecision::per_group(values.clone(), groups),
-            PriorValues::PerWeight(values) => PriorPrecision::per_weight(values.clone(), groups),
-        }
-    }
-}
-
-/// Settings of [`Laplace::fit`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct FitOptions {
-    /// The prior precision (default: 1 for every parameter).
-    pub prior_precision: PriorValues,
-    /// The prior mean μ (default: 0 for every parameter).
-    pub prior_mean: PriorMean,
-    /// T > 0: the posterior is proportional to prior · likelihood^(1/T) (default: 1). Below 1 the data count for more,
-    /// above 1 for less.
-    pub temperature: f64,
-    /// The structure of the posterior precision (default: exact).
-    pub structure: Structure,
-}
-
-impl Default for FitOptions {
-    fn default() -> Self {
-        Self {
-            prior_precision: PriorValues::default(),
-            prior_mean: PriorMean::default(),
-            temperature: 1.0,
-            structure: Structure::default(),
-        }
-    }
-}
 
 /// What the log likelihood at θ̂ depends on.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,14 +45,14 @@ pub(crate) enum Fit {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Laplace {
-    problem: Problem,
-    schema: Schema,
-    prior: Prior,
-    fit: Fit,
-    structure: Structure,
+    pub(super) problem: Problem,
+    pub(super) schema: Schema,
+    pub(super) prior: Prior,
+    pub(super) fit: Fit,
+    pub(super) structure: Structure,
     /// The sums over the data: from the fit or the file, or recomputed from the data when first needed.
-    curvature: OnceLock<Arc<dyn Curvature>>,
-    precision: Arc<dyn Precision>,
+    pub(super) curvature: OnceLock<Arc<dyn Curvature>>,
+    pub(super) precision: Arc<dyn Precision>,
 }
 
 impl Laplace {
@@ -157,8 +80,10 @@ impl Laplace {
         let prior = Prior::gaussian(options.prior_precision.over(&model.group_sizes())?);
         let prior = prior.around(options.prior_mean.clone())?;
         let temperature = checked_temperature(options.temperature)?;
-        let problem = Problem { model, family, temperature, n_data: data.n_rows(), data: None };
-        let structure = choose(&problem, options.structure)?;
+        let (kind, n_data) = (options.curvature, data.n_rows());
+        let problem = Problem { model, family, kind, temperature, n_data, data: None };
+        problem.check_noise()?;
+        let structure = choose(&problem, options.structure, prior.precision())?;
         let (curvature, fit) = accumulate(&problem, structure, data)?;
         let (schema, n_targets) = (data.schema(), problem.family.likelihood().n_targets(problem.model.n_outputs()));
         check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
@@ -173,7 +98,7 @@ impl Laplace {
     pub(crate) fn with_model(&self, model: Arc<dyn Model>, what: &'static str) -> Result<Self> {
         let data = self.problem.data.as_deref().ok_or(Error::NoTrainingData { what })?;
         let problem = Problem { model, ..self.problem.clone() };
-        let structure = choose(&problem, self.structure)?;
+        let structure = choose(&problem, self.structure, self.prior())?;
         let (curvature, fit) = accumulate(&problem, structure, data)?;
         let precision = curvature.factor(self.prior.precision(), &problem.scales())?;
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
@@ -206,14 +131,18 @@ impl Laplace {
 
     /// Replaces prior precision and σ, keeping the curvature (which is computed again only when one σ becomes several).
     pub fn set_hyperparameters(&mut self, prior_precision: &PriorValues, sigma: &[f64]) -> Result<()> {
+        let prior = prior_precision.over(&self.problem.model.group_sizes())?;
+        if self.prior().is_earlier_posterior() && prior != *self.prior() {
+            return Err(Error::Unsupported(Unsupported::ConstantPrior));
+        }
         let model = &self.problem.model;
-        let prior = prior_precision.over(&model.group_sizes())?;
         let family = match &self.problem.family {
             Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
             other => other.clone(),
         };
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
         let problem = Problem { family, ..self.problem.clone() };
+        problem.check_noise()?;
         let mut curvature = self.curvature()?;
         if curvature.n_levels() < problem.sigmas().len() {
             let data = self.data().ok_or(Error::NoTrainingData { what: "one sigma per output" })?;
@@ -268,6 +197,11 @@ impl Laplace {
     /// The prior mean μ.
     pub fn prior_mean(&self) -> &PriorMean {
         self.prior.mean()
+    }
+
+    /// What the data's share of the precision is made of.
+    pub fn curvature_kind(&self) -> CurvatureKind {
+        self.problem.kind
     }
 
     /// T: the posterior is proportional to prior · likelihood^(1/T).
@@ -331,6 +265,9 @@ impl Laplace {
 
     /// The same with another model of the same parameters in place of this posterior's.
     pub(crate) fn target_of(&self, model: &dyn Model, what: &'static str) -> Result<Target> {
+        if self.prior().is_earlier_posterior() {
+            return Err(Error::EarlierDataGone { what });
+        }
         let data = self.data().ok_or(Error::NoTrainingData { what })?;
         let map = model.bind(data.inputs().view())?;
         let target = Target::new(map, self.family().shared(), data.targets().view(), self.prior.clone())?;
@@ -373,7 +310,11 @@ fn outputs(map: &Arc<dyn Map>, theta: &[f64]) -> Array2<f64> {
 }
 
 /// Sums over all data: over each row block, then over the blocks in order.
-fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Result<(Box<dyn Curvature>, Fit)> {
+pub(super) fn accumulate(
+    problem: &Problem,
+    structure: Structure,
+    data: &dyn Batches,
+) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
     let mut total: Option<(Box<dyn Curvature>, Fit)> = None;
     for block in row_blocks(data.n_rows()) {
@@ -385,7 +326,7 @@ fn accumulate(problem: &Problem, structure: Structure, data: &dyn Batches) -> Re
             let batch = batch?;
             check_batch(problem, &batch, next)?;
             next = batch.rows().end;
-            let rows = BatchRows::new(problem, batch.inputs.view())?;
+            let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())?;
             fit.add(problem, batch.first_row, &outputs(rows.map(), model.parameters()), batch.targets.view())?;
             curvature.accumulate(&rows)?;
         }
@@ -463,7 +404,7 @@ impl Fit {
         Ok(())
     }
 
-    fn merge(&mut self, later: &Fit) {
+    pub(super) fn merge(&mut self, later: &Fit) {
         match (self, later) {
             (Fit::SquaredErrors(errors), Fit::SquaredErrors(more)) => {
                 errors.iter_mut().zip(more).for_each(|(sum, error)| *sum += error);
@@ -498,8 +439,16 @@ impl Fit {
 }
 
 /// The structure to use, after checking that it fits in memory; where it does not, the error lists those that do.
-fn choose(problem: &Problem, choice: Structure) -> Result<Structure> {
-    let structure = if choice == Structure::Auto { problem.exact() } else { choice };
+pub(super) fn choose(problem: &Problem, choice: Structure, prior: &PriorPrecision) -> Result<Structure> {
+    let structure = match (choice, prior.matrix()) {
+        (Structure::Auto | Structure::WeightSpace, Some(_)) => Structure::WeightSpace,
+        (_, Some(_)) => return Err(Error::Unsupported(Unsupported::EarlierPosterior)),
+        (Structure::Auto, None) => problem.exact(),
+        (other, None) => other,
+    };
+    if problem.kind == CurvatureKind::Hessian && structure != Structure::WeightSpace {
+        return Err(Error::Unsupported(Unsupported::HessianStructure(structure.solver())));
+    }
     let (d, m) = (problem.model.n_params(), problem.n_rows());
     let what = match structure {
         Structure::FunctionSpace => format!("the function-space solver (N·P = {m})"),

@@ -308,6 +308,10 @@ impl Curvature for KroneckerSums {
         }
     }
 
+    fn duplicate(&self) -> Box<dyn Curvature> {
+        Box::new(self.clone())
+    }
+
     fn save(&self) -> Option<Vec<SavedTensor>> {
         let triangle = |name: String, matrix: &Mat<f64>| {
             let values = pack_lower(matrix.as_ref());

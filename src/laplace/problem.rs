@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use faer::Mat;
 use ndarray::ArrayView2;
 
-use super::Structure;
+use super::hessian::add_negative_hessian;
+use super::{CurvatureKind, Structure};
 use crate::data::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 use crate::likelihood::{Family, Gaussian, PointEvaluator};
 use crate::map::{Map, Model, Rows, frozen_rows};
 
@@ -18,6 +20,8 @@ pub struct Problem {
     pub model: Arc<dyn Model>,
     /// The likelihood.
     pub family: Family,
+    /// What the curvature is made of.
+    pub kind: CurvatureKind,
     /// T: the posterior is proportional to prior · likelihood^(1/T).
     pub temperature: f64,
     /// N.
@@ -27,14 +31,30 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The exact structure with the smaller matrix.
+    /// The exact structure with the smaller matrix; for the Hessian, which has no rows, weight space.
     pub fn exact(&self) -> Structure {
-        if self.model.n_params() <= self.n_rows() { Structure::WeightSpace } else { Structure::FunctionSpace }
+        let weights = self.kind == CurvatureKind::Hessian || self.model.n_params() <= self.n_rows();
+        if weights { Structure::WeightSpace } else { Structure::FunctionSpace }
     }
 
-    /// M, the number of rows of all data: N·P.
+    /// M, the number of rows of all data: N·P, or N where each data point has one score.
     pub fn n_rows(&self) -> usize {
-        self.n_data * self.model.n_outputs()
+        self.n_data * self.rows_per_point()
+    }
+
+    fn rows_per_point(&self) -> usize {
+        match self.kind {
+            CurvatureKind::Ggn | CurvatureKind::Hessian => self.model.n_outputs(),
+            CurvatureKind::EmpiricalFisher => 1,
+        }
+    }
+
+    /// Checks that the curvature is a function of the noise levels that tuning and structures can follow.
+    pub(super) fn check_noise(&self) -> Result<()> {
+        if self.kind == CurvatureKind::EmpiricalFisher && self.sigmas().len() > 1 {
+            return Err(Error::Unsupported(Unsupported::EmpiricalFisherLevels));
+        }
+        Ok(())
     }
 
     /// The σ of each level: one for all outputs, one per output, or 1 for families without noise.
@@ -42,41 +62,48 @@ impl Problem {
         sigmas(&self.family)
     }
 
-    /// The scale s = σ√T of each level, with which the curvature C at unit scale counts as C/s².
+    /// The power of σ in the scale: 2 for the empirical Fisher, since scores (y − f)/σ² enter it squared.
+    pub(crate) fn sigma_power(&self) -> i32 {
+        match self.kind {
+            CurvatureKind::EmpiricalFisher if self.family.sigma().is_some() => 2,
+            CurvatureKind::EmpiricalFisher | CurvatureKind::Ggn | CurvatureKind::Hessian => 1,
+        }
+    }
+
+    /// The scale s of each level, with which the curvature C at unit scale counts as C/s²: σ√T, or σ²√T for the
+    /// empirical Fisher.
     pub fn scales(&self) -> Vec<f64> {
-        self.sigmas().into_iter().map(|sigma| sigma * self.temperature.sqrt()).collect()
+        let scale = |sigma: f64| sigma.powi(self.sigma_power()) * self.temperature.sqrt();
+        self.sigmas().into_iter().map(scale).collect()
     }
 
     /// log s of each level from log σ, which is empty for families without noise.
     pub(crate) fn log_scales(&self, log_sigma: &[f64]) -> Vec<f64> {
-        let shift = 0.5 * self.temperature.ln();
+        let (power, shift) = (f64::from(self.sigma_power()), 0.5 * self.temperature.ln());
         match log_sigma {
             [] if shift != 0.0 => vec![shift],
-            levels => levels.iter().map(|level| level + shift).collect(),
+            levels => levels.iter().map(|level| power * level + shift).collect(),
         }
     }
 
-    /// The rows J̃ at θ̂ at unit scale; with `output`, those of one output alone.
-    pub fn unit_rows(&self, map: &Arc<dyn Map>, output: Option<usize>) -> Result<Box<dyn Rows>> {
-        let Some(output) = output else {
-            return self.rows(map, &[1.0]);
-        };
-        let (n, p) = (map.n_points(), map.n_outputs());
-        let mut seeds = vec![0.0; n * p];
-        seeds[output * n..(output + 1) * n].fill(1.0);
-        frozen_rows(map, self.model.parameters(), 1, |_| Ok(seeds))
-    }
-
-    /// The rows J̃ = RᵀJ at θ̂, whitened by the family's Fisher information, over their scale: one for all rows, or one
-    /// per output.
-    pub(super) fn rows(&self, map: &Arc<dyn Map>, scales: &[f64]) -> Result<Box<dyn Rows>> {
-        let (n, p) = (map.n_points(), map.n_outputs());
-        frozen_rows(map, self.model.parameters(), p, |outputs| {
-            let seeds = self.seeds(map, outputs, scales);
+    /// The rows J̃ at θ̂ over their scale: one for all rows, or one per output. Whitened by the family's Fisher
+    /// information, J̃ = RᵀJ; or the scores of the targets, J̃ₙ = sₙᵀ.
+    pub(super) fn rows(
+        &self,
+        map: &Arc<dyn Map>,
+        targets: ArrayView2<'_, f64>,
+        scales: &[f64],
+    ) -> Result<Box<dyn Rows>> {
+        let (n, columns) = (map.n_points(), self.rows_per_point());
+        frozen_rows(map, self.model.parameters(), columns, |outputs| {
+            let seeds = self.seeds(map, outputs, targets, scales);
             match seeds.iter().position(|value| !value.is_finite()) {
                 Some(index) => {
-                    let what = "the output Fisher information";
-                    Err(Error::NotFinite { what, row: index % n, column: index / n / p })
+                    let what = match self.kind {
+                        CurvatureKind::Ggn | CurvatureKind::Hessian => "the output Fisher information",
+                        CurvatureKind::EmpiricalFisher => "the score of the target",
+                    };
+                    Err(Error::NotFinite { what, row: index % n, column: index / n / columns })
                 }
                 None => Ok(seeds),
             }
@@ -84,25 +111,40 @@ impl Problem {
     }
 
     /// The same without looking at the numbers: for rows that were made, and checked, before.
-    pub(super) fn rows_again(&self, map: &Arc<dyn Map>, scales: &[f64]) -> Box<dyn Rows> {
+    pub(super) fn rows_again(&self, map: &Arc<dyn Map>, targets: ArrayView2<'_, f64>, scales: &[f64]) -> Box<dyn Rows> {
         let mut outputs = vec![0.0; map.n_points() * map.n_outputs()];
-        let mut evaluator = map.clone().evaluate(map.n_outputs());
+        let mut evaluator = map.clone().evaluate(self.rows_per_point());
         evaluator.outputs(self.model.parameters(), &mut outputs);
-        evaluator.pull_back(self.model.parameters(), &self.seeds(map, &outputs, scales));
+        evaluator.pull_back(self.model.parameters(), &self.seeds(map, &outputs, targets, scales));
         evaluator
     }
 
-    /// The seeds R at unit σ over their scale.
-    fn seeds(&self, map: &Arc<dyn Map>, outputs: &[f64], scales: &[f64]) -> Vec<f64> {
-        let (n, p) = (map.n_points(), map.n_outputs());
-        let mut seeds = vec![0.0; n * p * p];
-        PointEvaluator::new(n, p).whitening(self.unit_family().likelihood(), outputs, &mut seeds);
-        // Entry (n, p, k) is at (p·P + k)·N + n.
+    /// The seeds at unit σ over their scale: R with P columns, or the scores in one.
+    fn seeds(&self, map: &Arc<dyn Map>, outputs: &[f64], targets: ArrayView2<'_, f64>, scales: &[f64]) -> Vec<f64> {
+        let (n, p, columns) = (map.n_points(), map.n_outputs(), self.rows_per_point());
+        let (unit, mut points) = (self.unit_family(), PointEvaluator::new(n, p));
+        let mut seeds = vec![0.0; n * p * columns];
+        match self.kind {
+            CurvatureKind::Ggn | CurvatureKind::Hessian => points.whitening(unit.likelihood(), outputs, &mut seeds),
+            CurvatureKind::EmpiricalFisher => {
+                let observations: Vec<f64> = targets.iter().copied().collect();
+                points.scores(unit.likelihood(), &observations, outputs, &mut seeds);
+            }
+        }
+        // Entry (n, p, k) is at (p·K + k)·N + n.
         for (index, column) in seeds.chunks_exact_mut(n.max(1)).enumerate() {
-            let factor = 1.0 / scales[if scales.len() == 1 { 0 } else { index % p }];
+            let factor = 1.0 / scales[if scales.len() == 1 { 0 } else { index % columns }];
             column.iter_mut().for_each(|value| *value *= factor);
         }
         seeds
+    }
+
+    /// The rows of one output alone at unit scale, for likelihoods with a noise level for each.
+    fn rows_of_output(&self, map: &Arc<dyn Map>, output: usize) -> Result<Box<dyn Rows>> {
+        let (n, p) = (map.n_points(), map.n_outputs());
+        let mut seeds = vec![0.0; n * p];
+        seeds[output * n..(output + 1) * n].fill(1.0);
+        frozen_rows(map, self.model.parameters(), 1, |_| Ok(seeds))
     }
 
     /// The family at σ = 1.
@@ -124,12 +166,13 @@ pub struct BatchRows<'a> {
     problem: &'a Problem,
     map: Arc<dyn Map>,
     inputs: ArrayView2<'a, f64>,
+    targets: ArrayView2<'a, f64>,
 }
 
 impl<'a> BatchRows<'a> {
-    /// The model at these inputs.
-    pub(super) fn new(problem: &'a Problem, inputs: ArrayView2<'a, f64>) -> Result<Self> {
-        Ok(Self { problem, map: problem.model.bind(inputs)?, inputs })
+    /// The model at these inputs, where these targets were observed.
+    pub(super) fn new(problem: &'a Problem, inputs: ArrayView2<'a, f64>, targets: ArrayView2<'a, f64>) -> Result<Self> {
+        Ok(Self { problem, map: problem.model.bind(inputs)?, inputs, targets })
     }
 
     /// The model at these inputs.
@@ -147,9 +190,28 @@ impl<'a> BatchRows<'a> {
         self.inputs
     }
 
-    /// The rows J̃ at θ̂ at unit scale for each noise level: all outputs together when there is one level, each output
-    /// alone when there are several.
+    /// The batch's targets.
+    pub fn targets(&self) -> ArrayView2<'_, f64> {
+        self.targets
+    }
+
+    /// The rows at θ̂ at unit scale whose squares add up to the curvature, for each noise level: all outputs together when
+    /// there is one level, each output alone when there are several. (The Hessian has no rows, and is for weight space.)
     pub fn rows_of_levels(&self, levels: usize) -> impl Iterator<Item = Result<Box<dyn Rows>>> + '_ {
-        (0..levels).map(move |level| self.problem.unit_rows(&self.map, (levels > 1).then_some(level)))
+        (0..levels).map(move |level| match levels {
+            1 => self.problem.rows(&self.map, self.targets, &[1.0]),
+            _ => self.problem.rows_of_output(&self.map, level),
+        })
+    }
+
+    /// Adds the negative Hessian of the log likelihood at unit scale to one matrix per noise level.
+    pub(super) fn add_negative_hessians(&self, sums: &mut [Mat<f64>]) -> Result<()> {
+        let (unit, levels) = (self.problem.unit_family(), sums.len());
+        for (level, sum) in sums.iter_mut().enumerate() {
+            let output = (levels > 1).then_some(level);
+            let theta = self.problem.model.parameters();
+            add_negative_hessian(&self.map, theta, unit.likelihood(), self.targets, output, sum)?;
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
 use super::problem::{BatchRows, Problem};
-use crate::error::{Error, Result, UnknownStructure};
+use crate::error::{Error, Result, UnknownStructure, Unsupported};
 use crate::map::Rows;
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -27,6 +27,13 @@ pub trait Curvature: Send + Sync + std::fmt::Debug {
     fn factor(&self, prior: &PriorPrecision, scales: &[f64]) -> Result<Arc<dyn Precision>>;
     /// log det G − log det A as a function of the hyperparameters.
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>>;
+    /// log det G − log det A beside a constant prior that is an earlier posterior, as a function of the noise alone: its
+    /// `log_alpha` is empty.
+    fn log_det_beside(&self, _prior: &PriorPrecision) -> Result<Box<dyn LogDet>> {
+        Err(Error::Unsupported(Unsupported::EarlierPosterior))
+    }
+    /// A copy, to which further data are added.
+    fn duplicate(&self) -> Box<dyn Curvature>;
     /// The sums as tensors for a file, or `None` where they follow from the training data alone.
     fn save(&self) -> Option<Vec<SavedTensor>>;
     /// For merging with another of the same kind.
@@ -43,6 +50,18 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     fn effective_parameters(&self) -> f64;
     /// Which structure this is.
     fn structure(&self) -> Structure;
+    /// G, both triangles.
+    fn to_matrix(&self) -> Mat<f64> {
+        let size = self.n_params();
+        let (mut matrix, mut unit, mut column) = (Mat::zeros(size, size), vec![0.0; size], vec![0.0; size]);
+        for j in 0..size {
+            unit[j] = 1.0;
+            self.times(&unit, &mut column);
+            unit[j] = 0.0;
+            column.iter().enumerate().for_each(|(i, value)| matrix[(i, j)] = *value);
+        }
+        matrix
+    }
     /// product ← G u.
     fn times(&self, direction: &[f64], product: &mut [f64]);
     /// solution ← G⁻¹ b.
@@ -131,6 +150,11 @@ impl Spectrum {
     pub fn new(eigenvalues: Vec<f64>) -> Self {
         Self(eigenvalues.into_iter().map(|value| value.max(0.0)).collect())
     }
+
+    /// The curvature may be indefinite, and its eigenvalues count as they are.
+    pub fn signed(eigenvalues: Vec<f64>) -> Self {
+        Self(eigenvalues)
+    }
 }
 
 impl LogDet for Spectrum {
@@ -138,6 +162,9 @@ impl LogDet for Spectrum {
         let scale = (log_alpha.first()? + 2.0 * log_sigma.first().copied().unwrap_or(0.0)).exp();
         let (mut value, mut effective) = (0.0, 0.0);
         for eigenvalue in &self.0 {
+            if eigenvalue + scale <= 0.0 {
+                return None;
+            }
             value += (eigenvalue / scale).ln_1p();
             effective += eigenvalue / (eigenvalue + scale);
         }

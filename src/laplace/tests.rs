@@ -4,8 +4,8 @@
 use ndarray::Array2;
 use rand::Rng;
 
-use super::fit::{FitOptions, Laplace};
 use super::structure::{LogDetForm, Structure};
+use super::{FitOptions, Laplace};
 use crate::data::Dataset;
 use crate::error::Result;
 use crate::likelihood::Family;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use faer::{Accum, Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
+use super::CurvatureKind;
 use super::problem::{BatchRows, Problem};
 use super::ridge::RidgeSolver;
 use super::structure::{
@@ -19,7 +20,7 @@ use crate::linalg::{
 };
 use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::memory;
-use crate::prior::PriorPrecision;
+use crate::prior::{PriorPrecision, PriorStructure};
 use crate::random::fill_standard_normal;
 
 /// Numbers in the Jacobian rows of one block of test points.
@@ -29,7 +30,7 @@ const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs
 
 /// Adds A to the matrix in the lower triangle and factors it: the one place where G = LLᵀ is factored.
 fn factor_with_prior(cholesky: &mut Cholesky, prior: &PriorPrecision) -> std::result::Result<(), FailedPivot> {
-    prior.add_to_diagonal(cholesky.matrix_mut());
+    prior.add_to(cholesky.matrix_mut());
     cholesky.factor()
 }
 
@@ -66,7 +67,8 @@ pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
 
 pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
     let (d, levels) = (problem.model.n_params(), problem.sigmas().len());
-    Ok(Box::new(WeightSums::new(vec![Mat::zeros(d, d); levels], problem.model.group_sizes())))
+    let (sums, groups) = (vec![Mat::zeros(d, d); levels], problem.model.group_sizes());
+    Ok(Box::new(WeightSums::new(sums, groups, problem.kind)))
 }
 
 pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
@@ -75,7 +77,7 @@ pub(super) fn load_sums(problem: &Problem, file: &mut dyn SavedTensors) -> Resul
     let levels = if file.has("1") { problem.model.n_outputs() } else { 1 };
     let mut take = |level: usize| Ok(unpack_lower(&file.take(&level.to_string(), &[packed_length(d)])?, d));
     let sums = (0..levels).map(&mut take).collect::<Result<_>>()?;
-    Ok(Box::new(WeightSums::new(sums, problem.model.group_sizes())))
+    Ok(Box::new(WeightSums::new(sums, problem.model.group_sizes(), problem.kind)))
 }
 
 pub(super) fn load(
@@ -95,23 +97,44 @@ fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
     Error::NotPositiveDefinite { matrix: "the posterior precision", size, pivot, advice }
 }
 
-/// Σₙ JₙᵀHₙJₙ at σ = 1, lower triangles: one matrix for all outputs, or one per output (which may share one σ).
+/// The negative Hessian with prior is indefinite: how far, and what to do.
+fn indefinite(curvature: &Mat<f64>, prior: &PriorPrecision) -> Error {
+    let mut matrix = curvature.clone();
+    prior.add_to(matrix.as_mut());
+    let least = match eigenvalues(matrix.as_ref(), "the negative Hessian") {
+        Ok(eigenvalues) => eigenvalues.into_iter().fold(f64::INFINITY, f64::min),
+        Err(error) => return error,
+    };
+    let shared = match prior.structure() {
+        PriorStructure::Scalar => prior.values().first().copied(),
+        PriorStructure::PerLayer | PriorStructure::PerWeight => None,
+    };
+    Error::IndefiniteHessian { least, shared }
+}
+
+/// The curvature at unit scale, lower triangles: one matrix for all outputs, or one per output (which may share one σ).
 #[derive(Debug, Clone)]
 struct WeightSums {
     sums: Vec<Mat<f64>>,
     /// The sizes of the groups of parameters.
     groups: Vec<usize>,
+    kind: CurvatureKind,
+    /// The constant prior of a log determinant, where it is an earlier posterior.
+    earlier: Option<PriorPrecision>,
     scratch: Scratch,
 }
 
 impl WeightSums {
-    fn new(sums: Vec<Mat<f64>>, groups: Vec<usize>) -> Self {
-        Self { sums, groups, scratch: Scratch::default() }
+    fn new(sums: Vec<Mat<f64>>, groups: Vec<usize>, kind: CurvatureKind) -> Self {
+        Self { sums, groups, kind, earlier: None, scratch: Scratch::default() }
     }
 }
 
 impl Curvature for WeightSums {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
+        if self.kind == CurvatureKind::Hessian {
+            return batch.add_negative_hessians(&mut self.sums);
+        }
         let levels = self.sums.len();
         for (sum, rows) in self.sums.iter_mut().zip(batch.rows_of_levels(levels)) {
             rows?.curvature(Accum::Add, sum.as_mut(), &mut self.scratch);
@@ -140,7 +163,10 @@ impl Curvature for WeightSums {
         for (sum, sigma) in self.sums.iter().zip(sigma.iter().cycle()) {
             total += faer::Scale(1.0 / (sigma * sigma)) * sum;
         }
-        Ok(Arc::new(WeightSpace::new(total.as_ref(), prior)?))
+        match (WeightSpace::new(total.as_ref(), prior), self.kind) {
+            (Err(Error::NotPositiveDefinite { .. }), CurvatureKind::Hessian) => Err(indefinite(&total, prior)),
+            (precision, _) => Ok(Arc::new(precision?)),
+        }
     }
 
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
@@ -148,15 +174,29 @@ impl Curvature for WeightSums {
             LogDetForm::Shared => {
                 let mut total = Mat::zeros(self.sums[0].nrows(), self.sums[0].nrows());
                 self.sums.iter().for_each(|sum| total += sum);
-                Ok(Box::new(Spectrum::new(eigenvalues(total.as_ref(), "the curvature")?)))
+                let eigenvalues = eigenvalues(total.as_ref(), "the curvature")?;
+                Ok(Box::new(match self.kind {
+                    CurvatureKind::Ggn | CurvatureKind::EmpiricalFisher => Spectrum::new(eigenvalues),
+                    CurvatureKind::Hessian => Spectrum::signed(eigenvalues),
+                }))
             }
             LogDetForm::General { prior } => {
                 // The sums, the factor, its inverse and the inverse of the matrix.
                 let numbers = (self.sums.len() + 3) as f64 * (self.sums[0].nrows() as f64).powi(2);
                 memory::check("tuning in weight space", numbers, TUNING_ADVICE)?;
-                Ok(Box::new(WeightSums::new(self.sums.clone(), prior.shares(&self.groups))))
+                Ok(Box::new(Self { groups: prior.shares(&self.groups), ..self.clone() }))
             }
         }
+    }
+
+    fn log_det_beside(&self, prior: &PriorPrecision) -> Result<Box<dyn LogDet>> {
+        let numbers = (self.sums.len() + 3) as f64 * (self.sums[0].nrows() as f64).powi(2);
+        memory::check("tuning in weight space", numbers, "hold sigma")?;
+        Ok(Box::new(Self { earlier: Some(prior.clone()), ..self.clone() }))
+    }
+
+    fn duplicate(&self) -> Box<dyn Curvature> {
+        Box::new(self.clone())
     }
 
     fn save(&self) -> Option<Vec<SavedTensor>> {
@@ -172,8 +212,12 @@ impl Curvature for WeightSums {
 impl LogDet for WeightSums {
     /// With G = A + Σ_p C_p/σ_p²: ∂/∂log α_l = tr(G⁻¹A_l) − D_l and ∂/∂log σ_p = −2 tr(G⁻¹C_p)/σ_p².
     fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio> {
-        let alpha = log_alpha.iter().map(|value| value.exp()).collect();
-        let prior = PriorPrecision::per_group(alpha, &self.groups).ok()?;
+        let prior = match &self.earlier {
+            Some(prior) => prior.clone(),
+            None => {
+                PriorPrecision::per_group(log_alpha.iter().map(|value| value.exp()).collect(), &self.groups).ok()?
+            }
+        };
         let sigma_of = |level: usize| if log_sigma.len() > 1 { level } else { 0 };
         let weight = |level: usize| (-2.0 * log_sigma.get(sigma_of(level)).copied().unwrap_or(0.0)).exp();
         let weights: Vec<f64> = (0..self.sums.len()).map(weight).collect();
@@ -185,10 +229,12 @@ impl LogDet for WeightSums {
         factor_with_prior(&mut cholesky, &prior).ok()?;
         let inverse = inverse_lower(&cholesky);
         let mut by_log_alpha = Vec::new();
-        prior.for_each_group(|range, alpha| {
-            let size = range.len() as f64;
-            by_log_alpha.push(alpha * range.map(|d| inverse[(d, d)]).sum::<f64>() - size);
-        });
+        if self.earlier.is_none() {
+            prior.for_each_group(|range, alpha| {
+                let size = range.len() as f64;
+                by_log_alpha.push(alpha * range.map(|d| inverse[(d, d)]).sum::<f64>() - size);
+            });
+        }
         let mut by_log_sigma = vec![0.0; log_sigma.len()];
         for (level, (sum, weight)) in self.sums.iter().zip(&weights).enumerate().filter(|_| !log_sigma.is_empty()) {
             by_log_sigma[sigma_of(level)] -= 2.0 * weight * trace_of_product(&inverse, sum);
@@ -229,7 +275,7 @@ impl WeightSpace {
         let size = curvature.nrows();
         let mut cholesky = Cholesky::new(size);
         cholesky.matrix_mut().copy_from(curvature);
-        prior.add_to_diagonal(cholesky.matrix_mut());
+        prior.add_to(cholesky.matrix_mut());
         Self::factored(cholesky, prior.clone(), |pivot| not_definite(size, pivot))
     }
 
@@ -295,16 +341,15 @@ impl Precision for WeightSpace {
     }
 
     fn effective_parameters(&self) -> f64 {
-        let covariance = inverse_lower(self.cholesky());
-        let mut prior_share = 0.0;
-        self.prior.for_each_group(|range, alpha| {
-            prior_share += alpha * range.map(|d| covariance[(d, d)]).sum::<f64>();
-        });
-        self.n_params() as f64 - prior_share
+        self.n_params() as f64 - self.prior.trace_with(&inverse_lower(self.cholesky()))
     }
 
     fn structure(&self) -> Structure {
         Structure::WeightSpace
+    }
+
+    fn to_matrix(&self) -> Mat<f64> {
+        self.matrix().to_owned()
     }
 
     fn times(&self, direction: &[f64], product: &mut [f64]) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use rand::Rng;
 
-use super::fit::{FitOptions, Laplace};
+use super::fit::Laplace;
+use super::options::FitOptions;
 use super::structure::Structure;
 use crate::data::Batches;
 use crate::error::{Error, Result, SelectionError};

@@ -1,8 +1,10 @@
-//! The prior N(μ, A⁻¹) over the parameters: its precision A = diag(α), its mean μ, and the log density.
+//! The prior N(μ, A⁻¹) over the parameters: its precision A = diag(α) (or that of an earlier posterior), its mean μ, and the log density.
 
+mod matrix;
 mod mean;
 mod precision;
 
+pub use matrix::PriorMatrix;
 pub use mean::PriorMean;
 pub use precision::{PriorPrecision, PriorStructure};
 

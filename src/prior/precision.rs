@@ -1,8 +1,11 @@
 //! The prior precision A = diag(α): one α for all parameters, one per group of them (a network's layers), or one per
 //! parameter.
 
-use faer::MatMut;
+use std::sync::Arc;
 
+use faer::{Mat, MatMut};
+
+use super::PriorMatrix;
 use crate::error::{Error, Result, check_size};
 use crate::linalg::dot;
 
@@ -43,6 +46,16 @@ pub struct PriorPrecision {
     /// One value, one per group, or one per parameter.
     values: Vec<f64>,
     groups: Vec<usize>,
+    earlier: Option<Earlier>,
+}
+
+/// Where a prior is an earlier posterior: what it has beyond the values.
+#[derive(Debug, Clone, PartialEq)]
+enum Earlier {
+    /// A is diagonal.
+    Diagonal,
+    /// A is this matrix, and the values are its diagonal.
+    Matrix(Arc<PriorMatrix>),
 }
 
 impl PriorPrecision {
@@ -76,14 +89,39 @@ impl PriorPrecision {
         Self::checked(structure, values, groups)
     }
 
+    /// The precision of an earlier posterior that is diagonal: a constant, one value per parameter.
+    pub fn of_diagonal_posterior(values: Vec<f64>, groups: &[usize]) -> Result<Self> {
+        Ok(Self { earlier: Some(Earlier::Diagonal), ..Self::per_weight(values, groups)? })
+    }
+
+    /// The precision of an earlier posterior: a constant matrix. Only the weight-space structure takes it.
+    pub fn of_posterior(matrix: PriorMatrix, groups: &[usize]) -> Result<Self> {
+        let values = (0..matrix.size()).map(|d| matrix.matrix()[(d, d)]).collect();
+        Ok(Self { earlier: Some(Earlier::Matrix(Arc::new(matrix))), ..Self::per_weight(values, groups)? })
+    }
+
+    /// Whether this is the precision of an earlier posterior, which tuning leaves alone.
+    pub fn is_earlier_posterior(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// The matrix, where A is not diagonal. [`values`](Self::values) and [`for_each_group`](Self::for_each_group) then
+    /// tell of its diagonal alone.
+    pub fn matrix(&self) -> Option<&PriorMatrix> {
+        match &self.earlier {
+            Some(Earlier::Matrix(matrix)) => Some(matrix),
+            Some(Earlier::Diagonal) | None => None,
+        }
+    }
+
     /// A = I.
     pub fn identity(groups: &[usize]) -> Self {
-        Self { structure: PriorStructure::Scalar, values: vec![1.0], groups: groups.to_vec() }
+        Self { structure: PriorStructure::Scalar, values: vec![1.0], groups: groups.to_vec(), earlier: None }
     }
 
     /// No prior term: A = 0.
     pub fn improper(n_params: usize) -> Self {
-        Self { structure: PriorStructure::Scalar, values: vec![0.0], groups: vec![n_params] }
+        Self { structure: PriorStructure::Scalar, values: vec![0.0], groups: vec![n_params], earlier: None }
     }
 
     /// The same prior over the groups of a map: a single value and one value per parameter fit any groups with the same
@@ -102,7 +140,7 @@ impl PriorPrecision {
             None => {
                 // A single value is one for all, whatever it was asked for.
                 let structure = if values.len() == 1 { PriorStructure::Scalar } else { structure };
-                Ok(Self { structure, values, groups: groups.to_vec() })
+                Ok(Self { structure, values, groups: groups.to_vec(), earlier: None })
             }
         }
     }
@@ -175,21 +213,33 @@ impl PriorPrecision {
 
     /// u ← A u.
     pub fn multiply(&self, vector: &mut [f64]) {
+        if let Some(matrix) = self.matrix() {
+            return matrix.multiply(vector);
+        }
         self.scale(vector, |alpha| alpha);
     }
 
     /// u ← A⁻¹ u.
     pub fn divide(&self, vector: &mut [f64]) {
+        if let Some(matrix) = self.matrix() {
+            return matrix.divide(vector);
+        }
         self.scale(vector, |alpha| 1.0 / alpha);
     }
 
     /// u ← A^(−½) u: a standard normal vector becomes a draw from the prior.
     pub fn divide_by_root(&self, vector: &mut [f64]) {
+        if let Some(matrix) = self.matrix() {
+            return matrix.divide_by_root(vector);
+        }
         self.scale(vector, |alpha| 1.0 / alpha.sqrt());
     }
 
     /// uᵀAu.
     pub fn quadratic(&self, vector: &[f64]) -> f64 {
+        if let Some(matrix) = self.matrix() {
+            return matrix.quadratic(vector);
+        }
         let mut sum = 0.0;
         self.for_each_group(|range, alpha| sum += alpha * dot(&vector[range.clone()], &vector[range]));
         sum
@@ -197,13 +247,29 @@ impl PriorPrecision {
 
     /// log det A.
     pub fn log_det(&self) -> f64 {
+        if let Some(matrix) = self.matrix() {
+            return matrix.log_det();
+        }
         let mut sum = 0.0;
         self.for_each_group(|range, alpha| sum += range.len() as f64 * alpha.ln());
         sum
     }
 
-    /// M ← M + A.
-    pub fn add_to_diagonal(&self, mut matrix: MatMut<'_, f64>) {
+    /// tr(AM), for a symmetric matrix given by its lower triangle.
+    pub fn trace_with(&self, lower: &Mat<f64>) -> f64 {
+        if let Some(matrix) = self.matrix() {
+            return matrix.trace_with(lower);
+        }
+        let mut sum = 0.0;
+        self.for_each_group(|range, alpha| sum += alpha * range.map(|d| lower[(d, d)]).sum::<f64>());
+        sum
+    }
+
+    /// M ← M + A, in the lower triangle.
+    pub fn add_to(&self, mut matrix: MatMut<'_, f64>) {
+        if let Some(earlier) = self.matrix() {
+            return earlier.add_to(matrix);
+        }
         self.for_each_group(|range, alpha| {
             for d in range {
                 matrix[(d, d)] += alpha;

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use faer::{Accum, Mat, MatMut, MatRef};
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, ArrayView2, Axis};
 use rand_chacha::ChaCha8Rng;
 
 use self::log_det::{DenseRows, Grams};
@@ -22,6 +22,7 @@ use super::structure::{
     Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged, same_kind,
     write_block,
 };
+use crate::data::Dataset;
 use crate::error::{Error, Result, Unsupported};
 use crate::linalg::{
     Cholesky, FailedPivot, PackedFactor, dot, eigenvalues, mirror_lower, pack_lower, packed_diagonal, packed_length,
@@ -83,11 +84,14 @@ pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
 
 pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
     let inputs = Array2::zeros((0, problem.model.n_inputs()));
-    Ok(Box::new(TrainingInputs { problem: problem.clone(), inputs }))
+    let targets = Array2::zeros((0, problem.family.likelihood().n_targets(problem.model.n_outputs())));
+    Ok(Box::new(TrainingRows { problem: problem.clone(), inputs, targets }))
 }
 
 pub(super) fn load_sums(problem: &Problem, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
-    Ok(Box::new(TrainingInputs { problem: problem.clone(), inputs: training_inputs(problem)?.clone() }))
+    let data = training_data(problem)?;
+    let (inputs, targets) = (data.inputs().clone(), data.targets().clone());
+    Ok(Box::new(TrainingRows { problem: problem.clone(), inputs, targets }))
 }
 
 pub(super) fn load(
@@ -95,18 +99,18 @@ pub(super) fn load(
     prior: &PriorPrecision,
     file: &mut dyn SavedTensors,
 ) -> Result<Arc<dyn Precision>> {
-    let (size, inputs) = (problem.n_rows(), training_inputs(problem)?);
+    let (size, data) = (problem.n_rows(), training_data(problem)?);
     let packed = file.take("cholesky", &[packed_length(size)])?;
     damaged(packed_diagonal(&packed, size))?;
-    let map = problem.model.bind(inputs.view())?;
+    let map = problem.model.bind(data.inputs().view())?;
     let factor = PackedFactor::packed(packed, size);
-    let source = Source { problem: problem.clone(), map, scales: problem.scales() };
+    let targets = data.targets().clone();
+    let source = Source { problem: problem.clone(), map, targets, scales: problem.scales() };
     Ok(Arc::new(FunctionSpace { rows: OnceLock::new(), source, factor, prior: prior.clone() }))
 }
 
-fn training_inputs(problem: &Problem) -> Result<&Array2<f64>> {
-    let data = problem.data.as_ref().ok_or(Error::NoTrainingData { what: "the function-space solver" })?;
-    Ok(data.inputs())
+fn training_data(problem: &Problem) -> Result<&Arc<Dataset>> {
+    problem.data.as_ref().ok_or(Error::NoTrainingData { what: "the function-space solver" })
 }
 
 fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
@@ -118,18 +122,25 @@ fn not_definite(size: usize, FailedPivot(pivot): FailedPivot) -> Error {
     }
 }
 
-/// The training inputs, from which rows and Gram matrices are computed when needed.
-#[derive(Debug, Clone)]
-struct TrainingInputs {
-    problem: Problem,
-    inputs: Array2<f64>,
+/// Adds rows below those of a matrix.
+fn append(matrix: &mut Array2<f64>, rows: ArrayView2<'_, f64>, what: &str) -> Result<()> {
+    let (expected, found) = (matrix.ncols(), rows.ncols());
+    matrix.append(Axis(0), rows).map_err(|_| Error::Size { what: what.to_string(), expected, found })
 }
 
-impl TrainingInputs {
+/// The training data, from which rows and Gram matrices are computed when needed.
+#[derive(Debug, Clone)]
+struct TrainingRows {
+    problem: Problem,
+    inputs: Array2<f64>,
+    targets: Array2<f64>,
+}
+
+impl TrainingRows {
     /// The rows at unit scale.
     fn unit_rows(&self) -> Result<Box<dyn Rows>> {
         let map = self.problem.model.bind(self.inputs.view())?;
-        self.problem.unit_rows(&map, None)
+        self.problem.rows(&map, self.targets.view(), &[1.0])
     }
 
     /// The Gram matrix J̃VJ̃ᵀ of the rows at unit scale, lower triangle, with one variance per group.
@@ -141,22 +152,20 @@ impl TrainingInputs {
     }
 
     fn size(&self) -> usize {
-        self.inputs.nrows() * self.problem.model.n_outputs()
+        Problem { n_data: self.inputs.nrows(), ..self.problem.clone() }.n_rows()
     }
 }
 
-impl Curvature for TrainingInputs {
+impl Curvature for TrainingRows {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
-        self.inputs.append(Axis(0), batch.inputs()).map_err(|_| Error::Size {
-            what: "number of input columns".to_string(),
-            expected: self.inputs.ncols(),
-            found: batch.inputs().ncols(),
-        })
+        append(&mut self.inputs, batch.inputs(), "number of input columns")?;
+        append(&mut self.targets, batch.targets(), "number of target columns")
     }
 
     fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()> {
         let later = same_kind::<Self>(later)?;
-        self.accumulate(&BatchRows::new(&later.problem, later.inputs.view())?)
+        append(&mut self.inputs, later.inputs.view(), "number of input columns")?;
+        append(&mut self.targets, later.targets.view(), "number of target columns")
     }
 
     /// Rows are whitened again for each σ.
@@ -170,7 +179,8 @@ impl Curvature for TrainingInputs {
 
     fn factor(&self, prior: &PriorPrecision, scales: &[f64]) -> Result<Arc<dyn Precision>> {
         let map = self.problem.model.bind(self.inputs.view())?;
-        let source = Source { problem: self.problem.clone(), map, scales: scales.to_vec() };
+        let (problem, targets) = (self.problem.clone(), self.targets.clone());
+        let source = Source { problem, map, targets, scales: scales.to_vec() };
         Ok(Arc::new(FunctionSpace::new(source, prior)?))
     }
 
@@ -204,6 +214,10 @@ impl Curvature for TrainingInputs {
         Ok(Box::new(Grams { grams, n_points }))
     }
 
+    fn duplicate(&self) -> Box<dyn Curvature> {
+        Box::new(self.clone())
+    }
+
     fn save(&self) -> Option<Vec<SavedTensor>> {
         None
     }
@@ -218,6 +232,7 @@ impl Curvature for TrainingInputs {
 struct Source {
     problem: Problem,
     map: Arc<dyn Map>,
+    targets: Array2<f64>,
     /// The scale of all rows, or one per output.
     scales: Vec<f64>,
 }
@@ -245,7 +260,7 @@ impl FunctionSpace {
         if !prior.is_proper() {
             return Err(Error::Unsupported(Unsupported::ImproperPrior));
         }
-        let rows = source.problem.rows(&source.map, &source.scales)?;
+        let rows = source.problem.rows(&source.map, source.targets.view(), &source.scales)?;
         let mut cholesky = Cholesky::new(rows.n_rows());
         weighted_gram(&*rows, &prior.variances(), cholesky.matrix_mut(), &mut Scratch::default());
         factor_with_identity(&mut cholesky).map_err(|pivot| not_definite(rows.n_rows(), pivot))?;
@@ -254,8 +269,8 @@ impl FunctionSpace {
 
     /// J̃. Computing the rows succeeded when the posterior was fitted, so it succeeds again.
     fn rows(&self) -> &dyn Rows {
-        let Source { problem, map, scales } = &self.source;
-        &**self.rows.get_or_init(|| problem.rows_again(map, scales))
+        let Source { problem, map, targets, scales } = &self.source;
+        &**self.rows.get_or_init(|| problem.rows_again(map, targets.view(), scales))
     }
 
     /// A⁻¹(b − J̃ᵀS⁻¹J̃A⁻¹b).
