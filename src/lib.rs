@@ -66,7 +66,8 @@ pub use likelihood::Family;
 pub use map::{FunctionModel, Model, Taylor};
 pub use network::{
     Activation, Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Imported, Layer,
-    LayerNorm, Linear, MaxPool2d, Network, OutputLink, Residual, StatedLayer, Training, TrainingOptions, train,
+    LayerNorm, Linear, MaxPool2d, Network, NetworkBuilder, OutputLink, PointShape, Residual, StatedLayer, Training,
+    TrainingOptions, train,
 };
 pub use predict::{Draws, Geodesics, Link, Method, Prediction};
 pub use prior::PriorMean;

@@ -1,5 +1,6 @@
 //! The network compared with outputs that the framework it comes from gave for the same inputs.
 
+use candle_core::{DType, Module, Tensor};
 use ndarray::{Array2, ArrayView2, Axis, Zip};
 
 use super::{Network, OutputLink};
@@ -54,19 +55,45 @@ impl Network {
         if let Some(link) = link {
             link.apply(&mut found);
         }
-        let largest = expected.iter().fold(0.0_f64, |most, value| most.max(value.abs())).max(f64::MIN_POSITIVE);
-        let mut worst = (0.0_f64, (0, 0));
-        Zip::indexed(&found).and(&expected).for_each(|place, found, expected| {
-            let difference = (found - expected).abs() / largest;
-            if difference.is_nan() || difference > worst.0 {
-                worst = (if difference.is_nan() { f64::INFINITY } else { difference }, place);
-            }
-        });
-        let (difference, (row, column)) = worst;
-        if difference <= CHECK_TOLERANCE {
-            return Ok(difference);
-        }
-        let (found, expected) = (found[(row, column)], expected[(row, column)]);
-        Err(Error::OutputsDiffer { row, column, found, expected, difference, allowed: CHECK_TOLERANCE })
+        compare(&found, expected, CHECK_TOLERANCE)
     }
+
+    /// Compares the outputs with those of a candle module, or of a closure that is the user's forward function, at a
+    /// batch of inputs in the shape that it takes. Returns the largest difference relative to the module's largest
+    /// output, and refuses one above `tolerance`, naming the worst output; in f32, 1e-5 is about what rounding leaves.
+    ///
+    /// [`Network::builder`] has an example.
+    pub fn verify(&self, module: &impl Module, inputs: &Tensor, tolerance: f64) -> Result<f64> {
+        let found = self.outputs(matrix(inputs)?.view())?;
+        let expected = matrix(&module.forward(inputs)?)?;
+        check_size("number of rows of the module's outputs", found.nrows(), expected.nrows())?;
+        check_size("number of outputs of the module", found.ncols(), expected.ncols())?;
+        compare(&found, expected.view(), tolerance)
+    }
+}
+
+/// A tensor as a matrix with one row per point.
+fn matrix(tensor: &Tensor) -> Result<Array2<f64>> {
+    let rows = tensor.dim(0)?;
+    let values = tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
+    let columns = values.len() / rows.max(1);
+    Ok(Array2::from_shape_fn((rows, columns), |(row, column)| values[row * columns + column]))
+}
+
+/// The largest difference relative to the largest expected output; an error if it is not allowed.
+fn compare(found: &Array2<f64>, expected: ArrayView2<'_, f64>, allowed: f64) -> Result<f64> {
+    let largest = expected.iter().fold(0.0_f64, |most, value| most.max(value.abs())).max(f64::MIN_POSITIVE);
+    let mut worst = (0.0_f64, (0, 0));
+    Zip::indexed(found).and(&expected).for_each(|place, found, expected| {
+        let difference = (found - expected).abs() / largest;
+        if difference.is_nan() || difference > worst.0 {
+            worst = (if difference.is_nan() { f64::INFINITY } else { difference }, place);
+        }
+    });
+    let (difference, (row, column)) = worst;
+    if difference <= allowed {
+        return Ok(difference);
+    }
+    let (found, expected) = (found[(row, column)], expected[(row, column)]);
+    Err(Error::OutputsDiffer { row, column, found, expected, difference, allowed })
 }

@@ -4,6 +4,7 @@
 pub mod activation;
 mod architecture;
 mod bound;
+mod builder;
 mod check;
 mod curvature;
 mod features;
@@ -17,12 +18,14 @@ mod state_dict;
 mod tape;
 mod trained;
 mod training;
+mod variables;
 mod widths;
 
 pub use crate::error::{InvalidTraining, StateDictProblem, UnknownActivation};
 pub use activation::Activation;
 pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
+pub use builder::{NetworkBuilder, PointShape};
 pub use check::CHECK_TOLERANCE;
 pub use curvature::OuterProducts;
 pub use layer::{Layer, ParameterGroup};

@@ -368,6 +368,11 @@ impl LayerVerbs for Conv2d {
         rows * (0.5 * rows + self.positions() as f64) * self.channel_params() as f64 * self.outputs as f64
     }
 
+    /// A product at every point and position, then one with each of the rows.
+    fn product_work(&self, points: usize, columns: usize) -> f64 {
+        points as f64 * self.output().size() as f64 * (self.patch_length() + columns) as f64
+    }
+
     fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept) {
         self.convolve(theta, None, 1, inputs, outputs, kept);
     }

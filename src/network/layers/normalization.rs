@@ -328,6 +328,10 @@ impl<T: Normalization> LayerVerbs for T {
         rows * (0.5 * rows * self.scale_shift().n_params() as f64 + 2.0 * self.width() as f64)
     }
 
+    fn product_work(&self, points: usize, columns: usize) -> f64 {
+        points as f64 * self.width() as f64 * (columns + 1) as f64
+    }
+
     fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, mut outputs: MatMut<'_, f64>, kept: &mut Kept) {
         normalize(self, inputs, outputs.rb_mut(), kept);
         self.scale_shift().forward(theta, None, kept.matrix.nrows(), outputs);

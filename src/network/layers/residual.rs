@@ -214,6 +214,10 @@ impl LayerVerbs for Residual {
         self.branches().map(|(_, sequence)| sequence.gram_work(points, columns)).sum()
     }
 
+    fn product_work(&self, points: usize, columns: usize) -> f64 {
+        self.branches().map(|(_, sequence)| sequence.product_work(points, columns)).sum()
+    }
+
     fn forward(&self, theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept) {
         let (theta, own) = self.split(theta);
         let (body, shortcut) = self.split_tapes_mut(&mut kept.inner);
