@@ -14,6 +14,7 @@ mod layer_norm;
 pub mod linear;
 mod max_pool;
 mod normalization;
+mod patches;
 mod residual;
 mod scale_shift;
 mod smoothed;
