@@ -105,6 +105,14 @@ impl Graph {
             self.aliases.insert(output, source);
             return Ok(());
         }
+        // A constant in the type of the data is the same constant.
+        if let ("CastLike", Some(constant)) =
+            (node.op_type.as_str(), node.input.first().and_then(|name| self.constant(name)))
+        {
+            let renamed = Constant { name: output.clone(), ..constant.clone() };
+            self.values.insert(output, Value::Constant(renamed));
+            return Ok(());
+        }
         let inputs: Vec<Option<&Value>> = node.input.iter().map(|name| self.value(name)).collect();
         let constants = inputs.iter().zip(&node.input).map(|(value, name)| match value {
             Some(Value::Constant(constant)) => Some(Some(constant)),
@@ -168,6 +176,12 @@ impl Graph {
     /// The number of values of one point.
     pub fn width(&self, name: &str) -> Option<usize> {
         self.shape(name).map(|shape| shape.iter().product())
+    }
+
+    /// Whether a constant is written into the graph by a node, rather than an initialiser.
+    pub fn is_written(&self, constant: &Constant) -> bool {
+        let node = self.producers.get(&constant.origin).map(|index| self.node(*index));
+        node.is_some_and(|node| matches!(node.op_type.as_str(), "Constant" | "ConstantOfShape"))
     }
 
     /// The node that computes data, by its index.

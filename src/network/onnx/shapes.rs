@@ -50,6 +50,8 @@ pub fn sizes(node: &NodeProto, inputs: &[Option<&Value>]) -> Option<Value> {
             sizes.get(within(*starts.first()?, sizes.len())..within(*ends.first()?, sizes.len()))?.to_vec()
         }
         ("Unsqueeze" | "Squeeze" | "Cast" | "Identity", Some(Value::Sizes(sizes))) => sizes.clone(),
+        // A list of sizes stays one.
+        ("Reshape", Some(Value::Sizes(sizes))) if constant(1)? == [-1] => sizes.clone(),
         ("Concat", _) if inputs.iter().any(|value| matches!(value, Some(Value::Sizes(_)))) => {
             inputs.iter().map(|value| list(*value)).collect::<Option<Vec<Vec<Size>>>>()?.concat()
         }

@@ -38,11 +38,14 @@ pub fn layer(graph: &Graph, index: usize) -> Result<Step> {
     let shape = first.ok().and_then(|first| point.get(first..)).filter(|shape| !shape.is_empty());
     let shape = shape.ok_or_else(|| last_axes(graph, index, point))?;
     let width: usize = shape.iter().product();
+    // Ones and zeros that are no initialisers stand for parameters that the module does not have.
     let weight = Some(per_channel(graph, index, 1, width)?);
+    let weight = weight.filter(|weight| !(graph.is_written(weight) && weight.is_uniform(1.0)));
     let bias = match node.input.get(2).filter(|name| !name.is_empty()) {
         Some(_) => Some(per_channel(graph, index, 2, width)?),
         None => None,
     };
+    let bias = bias.filter(|bias| !(graph.is_written(bias) && bias.is_uniform(0.0)));
     let (affine, parameters) = affine(weight, bias);
     let inputs = point.iter().product();
     let kind = Kind::LayerNorm { inputs, shape: shape.to_vec(), epsilon: epsilon(node), affine };
