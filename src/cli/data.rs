@@ -107,6 +107,13 @@ impl DataArgs {
         self.read_for(&posterior.schema().without_scaling(), console)
     }
 
+    /// Reads another file with the columns of the data that a posterior was fitted to, in the units of the file.
+    pub fn read_other(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<DataFile, Failure> {
+        let table = self.leave_out.read(path, &[], &[], console)?;
+        let dataset = table.dataset_for(&posterior.schema().without_scaling()).map_err(Failure::about(path))?;
+        Ok(DataFile { table, path: path.to_path_buf(), dataset })
+    }
+
     fn table(&self, console: &Console) -> Result<Table, Failure> {
         refuse_twice("--target", &self.target)?;
         if let Some(name) = self.target.iter().find(|name| self.leave_out.ignore.contains(name)) {
@@ -153,14 +160,17 @@ impl DataFile {
     /// Checks the targets; the error names the line of the first that the likelihood cannot have produced.
     pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
         self.check_target_columns(likelihood, n_outputs)?;
-        if let Some(classes) = self.dataset.schema().classes() {
+        let schema = self.dataset.schema();
+        for (target, name) in schema.targets().iter().enumerate() {
+            let Some(classes) = schema.classes_of(target) else { continue };
             let expected = match likelihood.name() {
                 "bernoulli" => 2,
                 _ => n_outputs,
             };
             if classes.len() != expected {
+                let column = if schema.targets().len() > 1 { format!(" of `{name}`") } else { String::new() };
                 return Err(Failure::Usage(format!(
-                    "{}: the labels name {} ({}); a {} likelihood over {} takes {expected}",
+                    "{}: the labels{column} name {} ({}); a {} likelihood over {} takes {expected}",
                     self.path.display(),
                     if classes.len() == 1 { "1 class".to_string() } else { format!("{} classes", classes.len()) },
                     list_names(classes),

@@ -56,8 +56,9 @@ impl Dataset {
     pub fn with_schema(mut self, schema: Schema) -> Result<Self> {
         check_size("number of input names", self.inputs.ncols(), schema.inputs().len())?;
         check_size("number of target names", self.targets.ncols(), schema.targets().len())?;
-        if let Some(classes) = schema.classes() {
-            let greatest = self.targets.iter().copied().fold(-1.0, f64::max);
+        for (target, column) in self.targets.columns().into_iter().enumerate() {
+            let Some(classes) = schema.classes_of(target) else { continue };
+            let greatest = column.iter().copied().fold(-1.0, f64::max);
             if greatest >= classes.len() as f64 {
                 return Err(Error::Size {
                     what: "number of class names".to_string(),

@@ -36,9 +36,19 @@ pub struct Schema {
     inputs: Vec<String>,
     targets: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    classes: Option<Vec<String>>,
+    classes: Option<Classes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scaling: Option<Scaling>,
+}
+
+/// The names of the classes that the labels denote.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Classes {
+    /// The same for every target.
+    Shared(Vec<String>),
+    /// One list per target.
+    PerTarget(Vec<Vec<String>>),
 }
 
 /// The contents of a file, before they are checked.
@@ -48,7 +58,7 @@ struct Fields {
     inputs: Vec<String>,
     targets: Vec<String>,
     #[serde(default)]
-    classes: Option<Vec<String>>,
+    classes: Option<Classes>,
     #[serde(default)]
     scaling: Option<Scaling>,
 }
@@ -58,8 +68,10 @@ impl TryFrom<Fields> for Schema {
 
     fn try_from(fields: Fields) -> Result<Self> {
         let mut schema = Self::new(fields.inputs, fields.targets)?;
-        if let Some(classes) = fields.classes {
-            schema = schema.with_classes(classes)?;
+        match fields.classes {
+            None => {}
+            Some(Classes::Shared(classes)) => schema = schema.with_classes(classes)?,
+            Some(Classes::PerTarget(classes)) => schema = schema.with_target_classes(classes)?,
         }
         match fields.scaling {
             Some(scaling) => schema.with_scaling(scaling),
@@ -88,7 +100,15 @@ impl Schema {
     /// With class names: a target of value c is the class with index c.
     pub fn with_classes(mut self, classes: Vec<String>) -> Result<Self> {
         check_names("class", classes.iter())?;
-        self.classes = Some(classes);
+        self.classes = Some(Classes::Shared(classes));
+        self.check_scaling()
+    }
+
+    /// With class names of its own for each target.
+    pub fn with_target_classes(mut self, classes: Vec<Vec<String>>) -> Result<Self> {
+        check_size("number of lists of classes", self.targets.len(), classes.len())?;
+        classes.iter().try_for_each(|names| check_names("class", names.iter()))?;
+        self.classes = Some(Classes::PerTarget(classes));
         self.check_scaling()
     }
 
@@ -113,9 +133,17 @@ impl Schema {
         &self.targets
     }
 
-    /// The names of the classes, if the labels are words.
+    /// The names of the (first) target's classes, if the labels are words.
     pub fn classes(&self) -> Option<&[String]> {
-        self.classes.as_deref()
+        self.classes_of(0)
+    }
+
+    /// The names of a target's classes, if the labels are words.
+    pub fn classes_of(&self, target: usize) -> Option<&[String]> {
+        match self.classes.as_ref()? {
+            Classes::Shared(names) => Some(names),
+            Classes::PerTarget(lists) => lists.get(target).map(Vec::as_slice),
+        }
     }
 
     /// How the columns were scaled, if they were.
@@ -341,6 +369,17 @@ mod tests {
             assert_eq!(whole, schema);
         }
         assert_eq!(Schema::from_metadata(path, None, None)?, None);
+        Ok(())
+    }
+
+    #[test]
+    fn each_target_may_have_classes_of_its_own() -> Result<()> {
+        let schema = Schema::unnamed(1, 2).with_target_classes(vec![names(&["no", "yes"]), names(&["ill", "well"])])?;
+        assert_eq!(schema.classes_of(1), Some(&names(&["ill", "well"])[..]));
+        let text = serde_json::to_string(&schema).expect("JSON");
+        assert_eq!(serde_json::from_str::<Schema>(&text).expect("a schema"), schema);
+        assert!(Schema::unnamed(1, 2).with_target_classes(vec![names(&["no", "yes"])]).is_err());
+        assert!(Schema::unnamed(1, 1).with_target_classes(vec![names(&["no", "no"])]).is_err());
         Ok(())
     }
 

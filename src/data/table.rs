@@ -82,18 +82,26 @@ impl Table {
     }
 
     /// As [`dataset`](Self::dataset), with class labels as targets. Words become the classes 0, 1, … in their sorted
-    /// order, and the schema keeps them; numeric labels are kept.
+    /// order, and the schema keeps them; numeric labels are kept. Several targets share their classes if they have at
+    /// most two words between them (`no`, `yes`); otherwise each has its own.
     pub fn labelled_dataset(&self, targets: &[String]) -> Result<Dataset> {
         let (inputs, targets) = self.split(targets)?;
         if targets.iter().all(|column| !self.words.contains_key(column)) {
             return self.dataset(&self.names(&targets));
         }
         self.refuse_mixed(&targets)?;
-        let words = targets.iter().filter_map(|column| self.words.get(column));
-        let classes: BTreeSet<&String> = words.flat_map(|words| &words.distinct).collect();
-        let classes: Vec<String> = classes.into_iter().cloned().collect();
-        let schema = Schema::new(self.names(&inputs), self.names(&targets))?.with_classes(classes.clone())?;
-        Dataset::new(self.numbers(&inputs)?, self.class_indices(&targets, &classes)?)?.with_schema(schema)
+        let classes_of = |columns: &[usize]| -> Vec<String> {
+            let words = columns.iter().filter_map(|column| self.words.get(column));
+            let classes: BTreeSet<&String> = words.flat_map(|words| &words.distinct).collect();
+            classes.into_iter().cloned().collect()
+        };
+        let (shared, schema) = (classes_of(&targets), Schema::new(self.names(&inputs), self.names(&targets))?);
+        let schema = if targets.len() == 1 || shared.len() <= 2 {
+            schema.with_classes(shared)?
+        } else {
+            schema.with_target_classes(targets.iter().map(|column| classes_of(&[*column])).collect())?
+        };
+        Dataset::new(self.numbers(&inputs)?, self.labels(&targets, &schema)?)?.with_schema(schema)
     }
 
     /// The inputs that a schema names, in its order and in the network's units.
@@ -114,10 +122,7 @@ impl Table {
         let inputs = self.numbers(&self.find(&positions, schema.inputs())?)?;
         let targets = self.find(&positions, schema.targets())?;
         self.refuse_unknown(schema)?;
-        let labels = match schema.classes() {
-            Some(classes) => self.class_indices(&targets, classes)?,
-            None => self.numbers(&targets)?,
-        };
+        let labels = self.labels(&targets, schema)?;
         let inputs = schema.scale_inputs(inputs.view())?;
         Dataset::new(inputs, schema.scale_targets(labels.view())?)?.with_schema(schema.clone())
     }
@@ -217,11 +222,16 @@ impl Table {
         }
     }
 
-    /// The positions of the labels among the classes. A numeric label is looked up in its shortest written form.
-    fn class_indices(&self, columns: &[usize], classes: &[String]) -> Result<Array2<f64>> {
-        let index: HashMap<&str, usize> = classes.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
+    /// Targets as numbers: where the schema names a column's classes, the positions of the labels among them. A numeric
+    /// label is looked up in its shortest written form.
+    fn labels(&self, columns: &[usize], schema: &Schema) -> Result<Array2<f64>> {
         let mut labels = self.values.select(Axis(1), columns);
-        for (mut labels, &column) in labels.columns_mut().into_iter().zip(columns) {
+        for ((target, &column), mut labels) in columns.iter().enumerate().zip(labels.columns_mut()) {
+            let Some(classes) = schema.classes_of(target) else {
+                self.refuse_words(&[column])?;
+                continue;
+            };
+            let index: HashMap<&str, usize> = classes.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
             let words = self.words.get(&column);
             let mut cells = words.map_or(&[][..], |words| &words.cells).iter().peekable();
             for (row, label) in labels.iter_mut().enumerate() {
