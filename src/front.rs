@@ -2,7 +2,9 @@
 
 use ndarray::{Array2, ArrayView2};
 
+use crate::data::Dataset;
 use crate::error::Result;
+use crate::evaluate::{self, ValidationOptimum, ValidationOptions};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::geodesic::{
     self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
@@ -15,6 +17,17 @@ impl Laplace {
     /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
     pub fn optimize(&mut self, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
         evidence::optimize(self, options)
+    }
+
+    /// Tunes prior precision and σ on held-out data (in the units of the data), and refits with the optimum. See
+    /// [`evaluate::optimize_on`](crate::internals::evaluate::optimize_on).
+    pub fn optimize_on(
+        &mut self,
+        held_out: &Dataset,
+        options: &ValidationOptions,
+        progress: &dyn Progress,
+    ) -> Result<ValidationOptimum> {
+        evaluate::optimize_on(self, held_out, options, progress)
     }
 
     /// Predicts at new inputs. See [`predict::predict`](crate::predict::predict).

@@ -57,7 +57,7 @@ use internals::{
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
 pub use error::{Error, Result, Unsupported};
-pub use evaluate::Scores;
+pub use evaluate::{Scores, ValidationOptimum, ValidationOptions};
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
 pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
 pub use laplace::{Contents, CurvatureKind, FitOptions, Laplace, PriorValues, Structure, Weights};
@@ -79,7 +79,8 @@ pub mod prelude {
         Activation, Architecture, Batches, Contents, CurvatureKind, Dataset, Draws, EvidenceOptimum, EvidenceOptions,
         Family, FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer,
         Linear, Link, Method, MetricName, Model, Network, Prediction, PriorMean, PriorValues, Progress, SamplerOptions,
-        Samples, Scaling, Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, Weights, train,
+        Samples, Scaling, Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, ValidationOptimum,
+        ValidationOptions, Weights, train,
     };
 }
 

@@ -11,7 +11,7 @@ use riemannian_laplace::Family;
 use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{AtBound, Free};
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
-use riemannian_laplace::{EvidenceOptimum, EvidenceOptions};
+use riemannian_laplace::{EvidenceOptimum, EvidenceOptions, ValidationOptimum};
 use serde::Serialize;
 
 use super::arguments::{self, LikelihoodName};
@@ -25,6 +25,7 @@ use super::posterior_form::FormArgs;
 use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
 use super::training_fit::{self, TrainingFitReport};
+use super::validation::{self, ValidationArgs, ValidationReport};
 
 /// Fit the Laplace posterior of a trained network over all its weights, or some of them
 #[derive(Debug, Args)]
@@ -49,6 +50,8 @@ pub struct FitArgs {
     /// Tune prior precision and sigma by the marginal likelihood; a value given above is held fixed
     #[arg(long)]
     optimize: bool,
+    #[command(flatten)]
+    validation: ValidationArgs,
     /// What the data's share of the posterior precision is made of: the generalised Gauss-Newton matrix, the squared
     /// scores of the targets, or the exact Hessian
     #[arg(long, value_name = "KIND", default_value = "ggn", value_parser = curvature())]
@@ -70,6 +73,10 @@ const EXAMPLE: &str = "\
 Example, with prior precision and noise tuned to the data:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize --out posterior.safetensors
+
+Example, tuned on held-out data instead:
+  rla fit --model model.safetensors --data train.csv --target y \\
+      --likelihood gaussian --optimize-on validation.csv --out posterior.safetensors
 
 Example, more data for a posterior, and a second task whose prior it is:
   rla fit --from posterior.safetensors --data more.csv --target y --out more.safetensors
@@ -116,6 +123,8 @@ struct Report {
     fit: Option<TrainingFitReport>,
     #[serde(flatten)]
     tuning: Option<TuningReport>,
+    #[serde(flatten)]
+    validation: Option<ValidationReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -138,7 +147,12 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         Some(path) => go_on(args, path, console)?,
         None => fit(args, console)?,
     };
-    let tuning = if args.optimize { tune(args, &mut laplace, console)? } else { Tuning::Off };
+    let free = [args.prior.tuned().0, if args.sigma.is_empty() { Free::Tuned } else { Free::Held }];
+    let tuning = match args.validation.tune(&args.data, free, &mut laplace, console)? {
+        Some(optimum) => Tuning::OnHeldOut(optimum),
+        None if args.optimize => tune(args, &mut laplace, console)?,
+        None => Tuning::Off,
+    };
     // Without the data, or with a prior whose data are gone, there is nothing to look at.
     let fit = match origin {
         Origin::New => Some(TrainingFit::of(&laplace)?),
@@ -177,6 +191,7 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     let mut inputs = vec![model.path.as_path(), args.data.data.as_path()];
     inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(model.check.as_deref()));
     inputs.extend(args.form.file());
+    inputs.extend(args.validation.path());
     inputs.extend(args.prior.files());
     let out = OutputFile::at(&args.out, &inputs)?;
     let weights = args.form.weights()?;
@@ -196,13 +211,13 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         Some(sigma) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
         _ => family,
     };
-    if family.sigma().is_some() && args.sigma.is_empty() && !args.optimize {
+    if family.sigma().is_some() && args.sigma.is_empty() && !is_tuned(args) {
         let units = if schema.scaling().is_some_and(|scaling| scaling.targets.is_some()) {
             " in units of the standardised target"
         } else {
             ""
         };
-        console.note(format!("sigma is 1{units}: neither --sigma nor --optimize was given"));
+        console.note(format!("sigma is 1{units}: none of --sigma, --optimize and --optimize-on was given"));
     }
 
     let _progress = console.spinner("fitting the posterior");
@@ -268,6 +283,13 @@ enum Tuning {
     NothingFree,
     /// The optimum.
     Done(EvidenceOptimum),
+    /// The optimum of --optimize-on.
+    OnHeldOut(ValidationOptimum),
+}
+
+/// Whether what was not given is tuned.
+fn is_tuned(args: &FitArgs) -> bool {
+    args.optimize || args.validation.path().is_some()
 }
 
 fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
@@ -313,12 +335,16 @@ fn report(laplace: &Laplace, origin: Origin, fit: Option<&TrainingFit>, tuning: 
         seconds,
         fit: fit.map(TrainingFitReport::from),
         tuning: match tuning {
-            Tuning::Off => None,
+            Tuning::Off | Tuning::OnHeldOut(_) => None,
             Tuning::NothingFree => Some(TuningReport { converged: true, at_bound: Vec::new() }),
             Tuning::Done(optimum) => Some(TuningReport {
                 converged: optimum.converged,
                 at_bound: optimum.at_bound.iter().map(bound).collect(),
             }),
+        },
+        validation: match tuning {
+            Tuning::OnHeldOut(optimum) => Some(optimum.into()),
+            Tuning::Off | Tuning::NothingFree | Tuning::Done(_) => None,
         },
     }
 }
@@ -332,7 +358,7 @@ fn summary(
 ) -> Summary {
     let model = laplace.model();
     let likelihood = laplace.family().likelihood().name();
-    let source = |given: bool| match (given, args.optimize, origin) {
+    let source = |given: bool| match (given, is_tuned(args), origin) {
         (true, ..) => "given",
         (false, true, _) => "tuned",
         (false, false, Origin::New) => "default",
@@ -381,6 +407,7 @@ fn summary(
     match tuning {
         Tuning::Off => {}
         Tuning::NothingFree => summary.row("tuning", "none", "every value was given"),
+        Tuning::OnHeldOut(optimum) => validation::summarize(optimum, &mut summary),
         Tuning::Done(optimum) => {
             let outcome = match (optimum.converged, optimum.at_bound.is_empty()) {
                 (false, _) => "not converged",

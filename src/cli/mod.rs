@@ -12,6 +12,7 @@ mod geodesic;
 mod log;
 mod method;
 mod model;
+mod online;
 mod output;
 mod posterior;
 mod posterior_form;
@@ -22,6 +23,7 @@ mod scaling;
 mod smoothing;
 mod train;
 mod training_fit;
+mod validation;
 
 use std::process::ExitCode;
 

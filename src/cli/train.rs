@@ -7,13 +7,14 @@ use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::data::Standardization;
 use riemannian_laplace::internals::memory;
 use riemannian_laplace::internals::network::Decay;
-use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
+use riemannian_laplace::{Activation, Architecture, Network, Training, TrainingOptions, train};
 use serde::Serialize;
 
 use super::arguments::{self, LikelihoodName};
 use super::console::Console;
 use super::data::{DataArgs, DataFile};
 use super::failure::Failure;
+use super::online::{self, EvidenceArgs, EvidenceReport};
 use super::output::{OutputFile, Summary, print, print_json, short};
 use super::scaling::StandardizeArgs;
 
@@ -53,6 +54,8 @@ pub struct TrainArgs {
     /// Data points per step [default: all]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     batch_size: Option<usize>,
+    #[command(flatten)]
+    evidence: EvidenceArgs,
     /// The seed of the initial weights and of the order of the batches
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -75,7 +78,11 @@ Example, columns in their own units, an identifier among them, and rows with gap
 
 Example, classes, two hidden layers, mini-batches of 32:
   rla train --data train.csv --target label --likelihood categorical \\
-      --hidden 16,16 --batch-size 32 --epochs 2000 --out model.safetensors";
+      --hidden 16,16 --batch-size 32 --epochs 2000 --out model.safetensors
+
+Example, prior precision and noise tuned by the marginal likelihood while the network learns:
+  rla train --data train.csv --target y --likelihood gaussian --hidden 20 \\
+      --epochs 3000 --evidence --out model.safetensors";
 
 /// How the weights are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,6 +104,8 @@ struct Report {
     epochs: usize,
     loss: f64,
     seconds: f64,
+    #[serde(flatten)]
+    evidence: Option<EvidenceReport>,
 }
 
 /// Runs the command.
@@ -124,7 +133,11 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     };
     let began = Instant::now();
     let progress = console.bar("training", args.epochs);
-    let trained = train(&start, &data.dataset, &family, &options, &progress)?;
+    let evidence = args.evidence.train(&start, &data.dataset, &family, &options, &progress)?;
+    let trained = match &evidence {
+        Some(online) => Training { network: online.network.clone(), loss: online.loss, epochs: options.epochs },
+        None => train(&start, &data.dataset, &family, &options, &progress)?,
+    };
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
     trained.network.save_with_schema(out.path(), data.dataset.schema())?;
@@ -140,6 +153,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
             epochs: trained.epochs,
             loss,
             seconds,
+            evidence: evidence.as_ref().map(online::report),
         });
     }
     if console.is_quiet() {
@@ -150,6 +164,9 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     summary.row("data points", data.dataset.len(), "");
     summary.row("epochs", trained.epochs, "");
     summary.row("loss", short(loss), meaning);
+    if let Some(evidence) = &evidence {
+        online::summarize(evidence, &mut summary);
+    }
     summary.row("time", format!("{seconds:.2} s"), "");
     print(&summary.to_text())
 }

@@ -13,6 +13,9 @@ pub enum InvalidTraining {
     /// No passes over the data.
     #[error("the number of epochs is 0; it must be at least 1")]
     NoEpochs,
+    /// A step of the hyperparameters that leads nowhere, or beyond their optimum.
+    #[error("the step towards the best hyperparameters is {0}; it must be above 0 and at most 1")]
+    HyperparameterStep(f64),
     /// Batches without data.
     #[error("the batch size is 0; it must be at least 1")]
     EmptyBatch,

@@ -64,6 +64,12 @@ pub enum Unsupported {
     /// The evidence needs a proper prior.
     #[error("the log marginal likelihood is defined for a positive prior precision only")]
     ImproperEvidence,
+    /// Training weighs all outputs alike.
+    #[error("online evidence training takes one sigma for all outputs, found {levels}; give one")]
+    OnlineSigmas {
+        /// Noise levels of the likelihood.
+        levels: usize,
+    },
     /// Several prior precisions within one weight matrix.
     #[error(
         "the Kronecker structure takes one prior precision for all parameters or one per layer, not several within a \

@@ -1,12 +1,14 @@
-//! Scores of predictions against observed targets, and distances between sample sets, as the paper computes them.
+//! Scores of predictions against observed targets, tuning by them on held-out data, and distances between sample sets, as the paper computes them.
 
 mod calibration;
 mod ranking;
 mod scores;
 mod training_fit;
+mod validation;
 pub mod wasserstein;
 
 pub use calibration::expected_calibration_error;
 pub use ranking::auroc;
 pub use scores::{ClassScores, RegressionScores, Scores};
 pub use training_fit::{TrainingError, TrainingFit};
+pub use validation::{ValidationOptimum, ValidationOptions, optimize_on};

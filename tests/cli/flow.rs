@@ -152,6 +152,125 @@ fn zero_one_targets_and_counts() {
     }
 }
 
+#[test]
+fn several_yes_no_targets_at_once() {
+    let folder = Folder::new();
+    // Two labels per row, each with its own dependence on the inputs; as numbers, as the same words, as other words.
+    for [no, yes, ill, well] in [["0", "1", "0", "1"], ["no", "yes", "no", "yes"], ["no", "yes", "ill", "well"]] {
+        let mut text = "a,x,u,b,v\n".to_string();
+        for n in 0..60 {
+            let (a, b) = (f64::from(n % 8) / 4.0 - 1.0, f64::from(n * 5 % 11) / 5.0 - 1.0);
+            let (u, v) = (if a > 0.1 { yes } else { no }, if a + b > 0.0 { well } else { ill });
+            text += &format!("{a},{},{u},{b},{v}\n", n % 3);
+        }
+        folder.write("data.csv", &text);
+        let data = "--data data.csv --target u,v";
+        let train = format!("train {data} --likelihood bernoulli --hidden 6 --epochs 400 --out m.safetensors --json");
+        assert_eq!(folder.ok(&train).json()["n_outputs"], 2);
+        let fit =
+            format!("fit --model m.safetensors {data} --likelihood bernoulli --optimize --out p.safetensors --json");
+        let fitted = folder.ok(&fit).json();
+        assert_eq!((&fitted["n_outputs"], &fitted["n_data"]), (&2.into(), &60.into()));
+        for options in ["", "--link probit", "--link bridge", "--link mc", "--method nn", "--method map"] {
+            let options = format!("--posterior p.safetensors --samples 50 {options}");
+            folder.ok(&format!("predict {options} --inputs data.csv --out out.csv"));
+            let table = folder.table("out.csv");
+            assert_eq!(table.columns(), ["p1_1", "p1_2"], "{options}");
+            // p1 is the probability of the second class: 1, or the later word.
+            let p = table.values();
+            let right = text.lines().skip(1).enumerate().filter(|(row, line)| {
+                let cells: Vec<&str> = line.split(',').collect();
+                (p[(*row, 0)] > 0.5) == (cells[2] == yes) && (p[(*row, 1)] > 0.5) == (cells[4] == well)
+            });
+            // Plain draws of the weights of a saturated network are no good classifier.
+            let drawn = options.contains("nn");
+            assert!(drawn || right.count() > 50, "{options}");
+            let scores = folder.ok(&format!("evaluate {options} {data} --json")).json();
+            assert_eq!(keys(&scores), sorted("n nll accuracy brier ece"), "{options}");
+            assert!(drawn || scores["accuracy"].as_f64().is_some_and(|share| share > 0.9), "{options}: {scores}");
+        }
+        // Other columns in another order, and a label that was never seen.
+        folder.write("other.csv", format!("v,b,a,u,x\n{well},1,1,{yes},0\n"));
+        let evaluate = "evaluate --posterior p.safetensors --data other.csv --target v,u --json";
+        assert_eq!(folder.ok(evaluate).json()["n"], 1);
+        folder.write("other.csv", format!("v,b,a,u,x\n{well},1,1,perhaps,0\n"));
+        folder.refuses(evaluate, &["other.csv: line 2", "perhaps"]);
+    }
+    folder.write("data.csv", "x,u,v\n1,no,low\n2,yes,high\n3,no,medium\n");
+    let train = "train --data data.csv --target u,v --likelihood bernoulli --epochs 2 --out m.safetensors";
+    folder.refuses(train, &["data.csv", "of `v`", "3 classes (high, low, medium)", "takes 2"]);
+}
+
+#[test]
+fn tuning_on_held_out_data() {
+    let folder = Folder::new();
+    folder.write("data.csv", rows(["0", "1", "2"]));
+    folder.write("held.csv", "y,x\n0,-2.9\n1,0.1\n2,2.5\n2,0.9\n0,-1.3\n1,-0.9\n");
+    let data = "--data data.csv --target y --likelihood categorical";
+    folder.ok(&format!("train {data} --hidden 4 --epochs 300 --out m.safetensors"));
+    let fit = format!("fit --model m.safetensors {data} --optimize-on held.csv --out p.safetensors");
+    let fitted = folder.ok(&format!("{fit} --json")).json();
+    let keys_of_tuning = "validation_nll map_validation_nll at_grid_edge";
+    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} {keys_of_tuning}")));
+    // The same numbers as evaluate gives.
+    let nll = |method: &str| {
+        let evaluate =
+            format!("evaluate --posterior p.safetensors --data held.csv --target y --method {method} --json");
+        folder.ok(&evaluate).json()["nll"].as_f64().expect("a number")
+    };
+    for (key, method) in [("validation_nll", "glm"), ("map_validation_nll", "map")] {
+        let found = fitted[key].as_f64().expect("a number");
+        assert!((found - nll(method)).abs() < 1e-12, "{key}: {found} and {}", nll(method));
+    }
+    let said = folder.ok(&fit).stdout;
+    for word in ["validation nll", "map validation nll", "tuned", "grid"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    // A value that is given is held.
+    let held = folder.ok(&format!("{fit} --prior-precision 3"));
+    assert!(held.stderr.contains("nothing to tune") && held.stdout.contains("given"), "{}", held.stderr);
+    folder.refuses(&format!("{fit} --optimize"), &["--optimize-on", "--optimize"]);
+    folder.write("held.csv", "x,y\n1,7\n");
+    folder.refuses(&fit, &["held.csv: line 2", "7"]);
+    folder.write("held.csv", "z,y\n1,0\n");
+    folder.refuses(&fit, &["held.csv", "`x`"]);
+    folder.refuses(&fit.replace("held.csv", "none.csv"), &["none.csv"]);
+}
+
+#[test]
+fn an_optimum_at_the_edge_of_the_grid_is_said_to_be_so() {
+    let folder = Folder::new();
+    // Targets that a line meets exactly: any uncertainty about it only costs.
+    let line: String = (0..20).map(|n| format!("{n},{}\n", 2 * n + 1)).collect();
+    folder.write("data.csv", format!("x,y\n{line}"));
+    let data = "--data data.csv --target y --likelihood gaussian";
+    folder.ok(&format!("train {data} --standardize --epochs 3000 --out m.safetensors"));
+    let fit = "fit --model m.safetensors --data data.csv --target y --likelihood gaussian --sigma 0.5";
+    let outcome = folder.ok(&format!("{fit} --optimize-on data.csv --out p.safetensors"));
+    assert!(outcome.stderr.contains("end of the grid"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("worse than the trained network alone"), "{}", outcome.stderr);
+}
+
+#[test]
+fn training_by_evidence() {
+    let folder = Folder::new();
+    let data = format!("--data {} --target y --likelihood gaussian", repository("data/snelson.csv"));
+    let train = format!("train {data} --hidden 8 --epochs 600 --evidence --every 150 --out m.safetensors");
+    let trained = folder.ok(&format!("{train} --json")).json();
+    let plain = "n_params n_data n_inputs n_outputs activation epochs loss seconds";
+    assert_eq!(keys(&trained), sorted(&format!("{plain} log_marginal_likelihood prior_precision sigma")));
+    // A fit of these weights finds the same evidence.
+    let fitted = folder.ok(&format!("fit --model m.safetensors {data} --optimize --out p.safetensors --json")).json();
+    for key in ["log_marginal_likelihood", "prior_precision", "sigma"] {
+        let (a, b) = (trained[key].as_f64().expect("a number"), fitted[key].as_f64().expect("a number"));
+        assert!((a - b).abs() < 1e-6 * a.abs(), "{key}: {a} and {b}");
+    }
+    let said = folder.ok(&train).stdout;
+    assert!(said.contains("log marginal likelihood") && said.contains("4 tunings"), "{said}");
+    folder.refuses(&format!("{train} --decay decoupled"), &["--evidence", "--decay"]);
+    folder.refuses(&train.replace("--evidence", ""), &["--every", "--evidence"]);
+}
+
 /// Rows whose noise grows with x: two targets, the second with larger noise and another mean.
 fn noisy_rows() -> String {
     let mut text = "x,u,v\n".to_string();
