@@ -53,7 +53,7 @@ fn main() -> Outcome {
             let name = format!("{} {index}", set.name());
             let trained = Trained::new(set, index, 1000, cells.writable(&name, "safetensors").as_deref())?;
             for (way, row) in ways.iter().zip(&mut rows) {
-                let key = format!("{name} {}", way.name().replace(", ", "-"));
+                let key = format!("{name} {}", way.key());
                 let cell = match cells.get(&key) {
                     Some(cell) => cell,
                     None => {
@@ -81,6 +81,7 @@ fn print(set: Classes, ways: &[Way], rows: &[Vec<Cell>]) {
         let nll = column(cells, |cell| cell.nll);
         let (difference, error) = paired(&nll, &map);
         let uncertified: usize = cells.iter().map(|cell| cell.uncertified).sum();
+        let seconds = column(cells, |cell| cell.seconds).iter().sum::<f64>() / cells.len() as f64;
         table.row(vec![
             way.name().to_string(),
             with_deviation(&nll),
@@ -92,7 +93,7 @@ fn print(set: Classes, ways: &[Way], rows: &[Vec<Cell>]) {
                 format!("{difference:+.4} ± {error:.4}").replace('-', "−")
             },
             if *way == Way::RlaF { uncertified.to_string() } else { "–".to_string() },
-            format!("{:.2}", column(cells, |cell| cell.seconds).iter().sum::<f64>() / cells.len() as f64),
+            if *way == Way::Map { "–".to_string() } else { format!("{seconds:.2}") },
         ]);
     }
     table.print();

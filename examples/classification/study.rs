@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use riemannian_laplace::internals::evaluate::ClassScores;
@@ -23,7 +24,7 @@ const DRAWS: usize = 2000;
 pub enum Way {
     /// The network alone.
     Map,
-    /// Linearised, all weights, the default link: what `Method::default()` does.
+    /// Linearised, all weights, the default link, which is the centred one: what `Method::default()` does.
     Default,
     /// Linearised, all weights, probit link.
     Probit,
@@ -31,6 +32,8 @@ pub enum Way {
     MonteCarlo,
     /// Linearised, all weights, Laplace bridge.
     Bridge,
+    /// Linearised, the last layer alone, the default link.
+    LastLayer,
     /// Linearised, Kronecker factors, the default link.
     Kronecker,
     /// Geodesics of the Fisher metric, all weights.
@@ -38,30 +41,48 @@ pub enum Way {
 }
 
 impl Way {
-    pub const ALL: [Self; 7] =
-        [Self::Map, Self::Default, Self::Probit, Self::MonteCarlo, Self::Bridge, Self::Kronecker, Self::RlaF];
+    pub const ALL: [Self; 8] = [
+        Self::Map,
+        Self::Default,
+        Self::Probit,
+        Self::MonteCarlo,
+        Self::Bridge,
+        Self::LastLayer,
+        Self::Kronecker,
+        Self::RlaF,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Map => "MAP",
-            Self::Default => "default",
+            Self::Default => "linearised, centred (default)",
             Self::Probit => "linearised, probit",
             Self::MonteCarlo => "linearised, Monte Carlo",
             Self::Bridge => "linearised, bridge",
+            Self::LastLayer => "last layer",
             Self::Kronecker => "Kronecker",
             Self::RlaF => "RLA-F",
         }
     }
 
-    fn options(self) -> FitOptions {
-        let structure = if self == Self::Kronecker { Structure::Kronecker } else { Structure::Auto };
-        FitOptions { structure, ..Default::default() }
+    /// The name of its cells.
+    pub fn key(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map_or(String::new(), |value| value.get_name().to_string())
+    }
+
+    /// The structure of the posterior, and which weights it is over.
+    fn posterior(self) -> (Structure, Weights) {
+        match self {
+            Self::LastLayer => (Structure::Auto, Weights::LastLayer),
+            Self::Kronecker => (Structure::Kronecker, Weights::All),
+            _ => (Structure::Auto, Weights::All),
+        }
     }
 
     fn method(self, set: Classes) -> Method {
         match self {
             Self::Map => Method::Map,
-            Self::Default | Self::Kronecker => Method::default(),
+            Self::Default | Self::LastLayer | Self::Kronecker => Method::default(),
             Self::Probit => Method::Glm(Link::Probit),
             Self::MonteCarlo => Method::Glm(Link::MonteCarlo(MonteCarlo { samples: DRAWS, seed: 0 })),
             Self::Bridge => Method::Glm(Link::Bridge),
@@ -126,20 +147,25 @@ impl Trained {
     }
 
     /// The posterior with its prior precision tuned on the evidence, and how long that took.
-    fn fitted(&self, options: &FitOptions) -> Result<(Laplace, f64)> {
-        if let (Structure::Auto, Some(exact)) = (options.structure, self.exact.get()) {
-            return Ok(exact.clone());
+    fn fitted(&self, structure: Structure, weights: &Weights) -> Result<(Laplace, f64)> {
+        let exact = structure == Structure::Auto && *weights == Weights::All;
+        if let (true, Some(fitted)) = (exact, self.exact.get()) {
+            return Ok(fitted.clone());
         }
         let begin = Instant::now();
-        let mut laplace = Laplace::fit(self.network.clone(), self.split.train.clone(), family(self.set), options)?;
+        let network: Arc<dyn Model> = Arc::new(self.network.clone());
+        let options = FitOptions { structure, ..Default::default() };
+        let data = self.split.train.clone();
+        let mut laplace = Laplace::fit_shared(weights.restrict(&network)?, data, family(self.set), &options)?;
         laplace.optimize(&EvidenceOptions::default())?;
         let fitted = (laplace, begin.elapsed().as_secs_f64());
-        Ok(if options.structure == Structure::Auto { self.exact.get_or_init(|| fitted).clone() } else { fitted })
+        Ok(if exact { self.exact.get_or_init(|| fitted).clone() } else { fitted })
     }
 
     /// Fits, tunes, predicts and scores.
     pub fn score(&self, way: Way) -> Result<Cell> {
-        let (laplace, fitting) = self.fitted(&way.options())?;
+        let (structure, weights) = way.posterior();
+        let (laplace, fitting) = self.fitted(structure, &weights)?;
         let begin = Instant::now();
         let prediction = laplace.predict(self.split.test.inputs(), &way.method(self.set))?;
         let seconds = fitting + begin.elapsed().as_secs_f64();
