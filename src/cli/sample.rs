@@ -66,7 +66,7 @@ The metric of a relu or leaky_relu network jumps at its kinks. Its samples follo
 rounded to x·Φ(x/ε), where ε is --smoothing times the spread of each unit's input over data and posterior; their
 certificates are about that metric, and predictions are by the network itself. Whether the width is small enough shows
 in the residual at the training data: a warning says when it exceeds 1.1 times that of the linearised network.
---smoothing none follows the metric as it is, and no such sample can be certified.
+--smoothing none follows the metric as it is, and no such sample can be certified. elu is rounded in the same way.
 
 Example:
   rla sample --posterior posterior.safetensors --metric fisher --samples 500 --out samples.safetensors";

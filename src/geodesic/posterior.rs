@@ -1,6 +1,6 @@
 //! Geodesics of a fitted network by the metric's name: the Riemannian side of a [`Laplace`] approximation.
 //!
-//! Networks with kinks (relu, leaky_relu): samples follow the metric of the network with its kinks rounded
+//! Networks with kinks (relu, leaky_relu, elu): samples follow the metric of the network with its kinks rounded
 //! ([`Smoothing`]), and their certificates are about that metric. Where the metric is left as it is, it jumps at every
 //! kink a geodesic crosses, vᵀGv is not conserved, and no tolerance can change that: such geodesics are integrated once,
 //! within the step limit, and their drift is reported unchanged.

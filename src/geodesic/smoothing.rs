@@ -1,4 +1,4 @@
-//! Metrics of networks with kinks (relu, leaky_relu): geodesics are those of the network with its kinks rounded, and
+//! Metrics of networks with kinks (relu, leaky_relu; elu, whose second derivative jumps): geodesics are those of the network with its kinks rounded, and
 //! everything else belongs to the network itself.
 //!
 //! At a kink the Fisher metric jumps. Ignoring it is wrong, not merely inaccurate: vᵀGv grows a hundred times along the

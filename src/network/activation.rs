@@ -133,8 +133,14 @@ impl Activation {
         }
     }
 
+    /// Whether the first or the second derivative jumps, at 0 (relu, leaky_relu, elu): then geodesics of the Fisher
+    /// metric are not smooth either.
+    pub fn has_kink(self) -> bool {
+        matches!(self, Self::Relu | Self::LeakyRelu | Self::Elu)
+    }
+
     /// The slope left of the hinge at 0 of an activation whose slope jumps there, to 1: 0 for relu, 0.01 for
-    /// leaky_relu. `None` for the others: elu's slope is continuous, and only its second derivative jumps.
+    /// leaky_relu. `None` for the others.
     pub fn slope_left_of_hinge(self) -> Option<f64> {
         match self {
             Self::Relu => Some(0.0),

@@ -199,11 +199,16 @@ fn batch_norm<'a>(
     scale_shift(tensors, (layer.weight, layer.bias), normalized)?.reshape((points, image.size()))
 }
 
-/// λz + (1 − λ)zΦ(z/ε).
+/// l(z)Φ(−z/ε) + r(z)Φ(z/ε), with the branches l and r of the activation.
 fn smoothed(layer: &Smoothed, z: &Tensor) -> Result<Tensor> {
     let widths = Tensor::from_slice(layer.widths(), layer.widths().len(), z.device())?.to_dtype(z.dtype())?;
     let probability = (((z.broadcast_div(&widths)? / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    (z * layer.left())? + ((z * probability)? * (1.0 - layer.left()))?
+    let left = match layer.activation().slope_left_of_hinge() {
+        Some(slope) => (z * slope)?,
+        // Further right Φ(−z/ε) is zero, and eᶻ might be infinite.
+        None => (z.broadcast_minimum(&(widths * 39.0)?)?.exp()? - 1.0)?,
+    };
+    (z * &probability)? + (left * (1.0 - probability)?)?
 }
 
 /// φ on a tensor, in operations candle can differentiate.

@@ -134,7 +134,7 @@ impl<'a> LayerRows<'a> {
 pub trait Elementwise {
     /// Its name, for people.
     fn description(&self) -> String;
-    /// Whether its derivative has jumps.
+    /// Whether its first or its second derivative has jumps.
     fn has_kink(&self) -> bool;
     /// Room for what it keeps at N points of this many units.
     fn kept(&self, width: usize, points: usize) -> Kept;

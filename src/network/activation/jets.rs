@@ -64,17 +64,56 @@ pub(super) fn silu(z: f64) -> Jet {
     (from_left * s, s + held * s1, 2.0 * s1 + held * s2)
 }
 
-/// With the tail Φ(−|z|) = e^(−z²/2) m(|z|), z² carried to twice the working precision.
 #[inline(always)]
 pub(in super::super) fn gelu(z: f64) -> Jet {
-    let distance = at_most(z.abs(), NORMAL_END);
-    let (square, square_low) = product(distance, distance);
-    let fall = Exponential::of_sum(-0.5 * square, -0.5 * square_low).value();
-    let tail = fall * scaled_normal_tail(distance);
-    let density = fall * NORMAL_DENSITY_AT_ZERO;
-    let probability = if z < 0.0 { tail } else { 1.0 - tail };
-    let held = distance.copysign(z);
-    (at_least(z, -NORMAL_END) * probability, probability + held * density, ((2.0 - square) - square_low) * density)
+    let Normal { below, density, held, square, square_low, .. } = Normal::at(z);
+    (at_least(z, -NORMAL_END) * below, below + held * density, ((2.0 - square) - square_low) * density)
+}
+
+/// zΦ(z/ε) + (eᶻ − 1)Φ(−z/ε): elu with the jump of its second derivative rounded over a width ε.
+#[inline(always)]
+pub(in super::super) fn rounded_elu(z: f64, width: f64) -> Jet {
+    let inverse = 1.0 / width;
+    let Normal { below, above, density, held, .. } = Normal::at(z * inverse);
+    let (from_left, to_right) = (at_least(z, -NORMAL_END * width), at_most(z, NORMAL_END * width));
+    let exponential = Exponential::of(to_right);
+    let fall = exponential.minus_one();
+    // z − (eᶻ − 1), where the density is not zero.
+    let apart = at_most(from_left, NORMAL_END * width) - fall;
+    let density = inverse * density;
+    (
+        from_left * below + fall * above,
+        below + exponential.value() * above + apart * density,
+        exponential.value() * above - (2.0 * fall + apart * held * inverse) * density,
+    )
+}
+
+/// The standard normal distribution at z.
+struct Normal {
+    /// Φ(z).
+    below: f64,
+    /// Φ(−z).
+    above: f64,
+    /// ϕ(z).
+    density: f64,
+    /// z, within the range where ϕ is not zero.
+    held: f64,
+    /// Its square, and the part of it that f64 does not hold.
+    square: f64,
+    square_low: f64,
+}
+
+impl Normal {
+    /// With the tail Φ(−|z|) = e^(−z²/2) m(|z|), z² carried to twice the working precision.
+    #[inline(always)]
+    fn at(z: f64) -> Self {
+        let distance = at_most(z.abs(), NORMAL_END);
+        let (square, square_low) = product(distance, distance);
+        let fall = Exponential::of_sum(-0.5 * square, -0.5 * square_low).value();
+        let tail = fall * scaled_normal_tail(distance);
+        let (below, above) = if z < 0.0 { (tail, 1.0 - tail) } else { (1.0 - tail, tail) };
+        Self { below, above, density: fall * NORMAL_DENSITY_AT_ZERO, held: distance.copysign(z), square, square_low }
+    }
 }
 
 /// y = z(b + c z²) is carried to twice the working precision, because the tail e^y magnifies its rounding |y| times.

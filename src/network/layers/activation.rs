@@ -17,7 +17,7 @@ impl Elementwise for Activation {
     }
 
     fn has_kink(&self) -> bool {
-        self.slope_left_of_hinge().is_some()
+        Activation::has_kink(*self)
     }
 
     fn kept(&self, width: usize, points: usize) -> Kept {
