@@ -77,6 +77,14 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Parses a number from 0 to 1.
+pub fn fraction(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("it must be a number from 0 to 1".to_string()),
+    }
+}
+
 /// Parses a finite number that is at least zero.
 pub fn non_negative(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {

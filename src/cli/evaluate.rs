@@ -3,6 +3,7 @@
 use clap::Args;
 use riemannian_laplace::Scores;
 
+use super::certificate::CertificateArgs;
 use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
@@ -20,6 +21,8 @@ pub struct EvaluateArgs {
     data: DataArgs,
     #[command(flatten)]
     method: MethodArgs,
+    #[command(flatten)]
+    certificate: CertificateArgs,
     /// Print the scores as one JSON object
     #[arg(long)]
     json: bool,
@@ -48,8 +51,10 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     data.check_against(&**laplace.model(), family.likelihood())?;
     let prediction = args.method.predict(&laplace, data.dataset.inputs(), console)?;
     let scores = Scores::of(&prediction, data.dataset.targets())?;
+    let certified = || prediction.samples.map_or(Ok(()), |report| args.certificate.check(report));
     if args.json {
-        return print_json(&scores);
+        print_json(&scores)?;
+        return certified();
     }
     let method = args.method.describe(family);
     let mut summary = Summary::new(format!("scores of {} ({method})", args.posterior.posterior.display()));
@@ -83,5 +88,6 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
             summary.row("nll", short(value), nll);
         }
     }
-    print(&summary.to_text())
+    print(&summary.to_text())?;
+    certified()
 }

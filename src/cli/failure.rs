@@ -18,10 +18,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 2 when the command line or an input file is wrong, 1 when the work failed, 130 when it was interrupted.
+    /// 2 when the command line or an input file is wrong, 1 when the work failed, 3 when too many samples failed or are
+    /// uncertified, 130 when it was interrupted.
     pub fn exit_status(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
+            Failure::Library(Error::Uncertified { .. }) => 3,
             Failure::Library(Error::Cancelled) | Failure::About { error: Error::Cancelled, .. } => 130,
             Failure::Library(error) | Failure::About { error, .. } => {
                 if error.is_input() {
@@ -91,6 +93,7 @@ fn with_flags(error: &Error) -> String {
             vec!["`--layers`, for example `--layers fc1:tanh,fc2:relu,out`".to_string()]
         }
         Error::NoTrainingData { .. } => vec!["`--without-data` left them out".to_string()],
+        Error::Uncertified { .. } => vec!["`--max-steps`, `--allow-uncertified`".to_string()],
         Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
         Error::BatchSize { .. } => vec!["`--metric-batch`".to_string()],
         Error::UnknownColumn { .. } => vec!["`--ignore`".to_string()],

@@ -1,6 +1,7 @@
 //! The command line: one file per command, and shared pieces in one place each. No mathematics here.
 
 mod arguments;
+mod certificate;
 mod console;
 mod data;
 mod evaluate;
@@ -55,7 +56,8 @@ Example, from data to predictions with uncertainty:
   rla predict --posterior posterior.safetensors --inputs new.csv --out predictions.csv
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
 
-Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong.";
+Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong, 3 done, but more than 5 % of the
+samples failed or are not certified (--allow-uncertified).";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -10,6 +10,7 @@ use riemannian_laplace::Schema;
 use riemannian_laplace::internals::predict::LatentGaussian;
 
 use super::arguments;
+use super::certificate::CertificateArgs;
 use super::console::Console;
 use super::data::LeaveOutArgs;
 use super::failure::Failure;
@@ -33,6 +34,8 @@ pub struct PredictArgs {
     leave_out: LeaveOutArgs,
     #[command(flatten)]
     method: MethodArgs,
+    #[command(flatten)]
+    certificate: CertificateArgs,
     /// The probability that an observation lies between `lower` and `upper`
     #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = arguments::share, allow_negative_numbers = true)]
     interval: f64,
@@ -92,10 +95,10 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
         Some(file) => {
             file.write(&columns.to_csv())?;
             console.note(format!("{} written to {}", counted(inputs.nrows(), "prediction"), file.path().display()));
-            Ok(())
         }
-        None => print(&columns.to_csv()),
+        None => print(&columns.to_csv())?,
     }
+    prediction.samples.map_or(Ok(()), |report| args.certificate.check(report))
 }
 
 /// Adds one column per output, with a suffix when there are several.

@@ -2,8 +2,10 @@
 //!
 //! A geodesic keeps its squared speed vᵀG(θ)v constant, and nothing in the integration enforces that: its relative
 //! change from start to end is a free check of every sample (Yu et al. 2024, section 3 and supplement "Geodesic ODE").
+//! What certifies a sample is defined in `docs/architecture.md`: the drift at the end, the drift on the way, and the
+//! residual of an iterative solver, each within its bound.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use crate::error::{Error, Result, check_size};
@@ -62,6 +64,11 @@ const LOOSEST_TOLERANCE: f64 = 1e-3;
 const HOPELESS: f64 = 20.0;
 /// The drift on the way is checked once in this many evaluations; it costs a pass over the velocity.
 const CHECKED: usize = 8;
+
+/// The drift on the way is measured at the first accepted state after each of these shares of the path: seven jets.
+const LOOKS: usize = 8;
+/// On the way the drift may be this many times the target: it rises and falls there, while the end is what is used.
+const ON_THE_WAY: f64 = 5.0;
 
 /// The reason why an attempt was abandoned.
 struct Hopeless;
@@ -157,9 +164,14 @@ pub struct Geodesic {
     pub evaluations: usize,
     /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0); NaN when it could not be computed.
     pub drift: f64,
+    /// The largest drift at accepted states on the way; NaN when one could not be computed.
+    pub path_drift: f64,
+    /// The largest relative residual ‖δa‖_G/‖J̃v‖ of the accelerations; zero for an exact solver.
+    pub residual: f64,
     /// Whether t = 1 was reached.
     pub status: Status,
-    /// Whether t = 1 was reached with a drift that is a number and within the target, whatever the tolerances.
+    /// Whether t = 1 was reached with a drift within the target, a drift on the way within five times the target and a
+    /// residual within the target, whatever the tolerances. What is not a number is within nothing.
     pub certified: bool,
 }
 
@@ -217,22 +229,29 @@ impl<'a> ExponentialMap<'a> {
         loop {
             attempt += 1;
             let limit = if attempt < attempts { HOPELESS * target } else { f64::INFINITY };
-            let (ending, used) = self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit))?;
+            let (ending, used, path_drift) =
+                self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit))?;
             evaluations += used;
+            let residual = self.evaluator.path_residual();
             let drift = self.drift(start);
             let tighten = match ending {
                 // With a tolerance a few times tighter, the path may stay on its geodesic.
                 ControlFlow::Break(Hopeless) => 0.1,
                 ControlFlow::Continue(status) => {
-                    // A drift that is NaN is within no target.
-                    let certified = status == Status::Reached && drift <= target;
-                    if certified || attempt >= attempts || status == Status::StepLimit {
+                    // What is NaN is within no bound.
+                    let straight = drift <= target && path_drift <= ON_THE_WAY * target;
+                    let certified = status == Status::Reached && straight && residual <= target;
+                    // A tighter tolerance does not help a solver that could not meet its own.
+                    let unsolved = straight && !certified;
+                    if certified || unsolved || attempt >= attempts || status == Status::StepLimit {
                         let (theta, velocity) = self.state.split_at(self.n_params);
                         let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
-                        return Ok(Geodesic { theta, velocity, evaluations, drift, status, certified });
+                        let geodesic =
+                            Geodesic { theta, velocity, evaluations, drift, path_drift, residual, status, certified };
+                        return Ok(geodesic);
                     }
                     // The drift is about proportional to the tolerance; half of the target leaves room for "about".
-                    let missing = 0.5 * target / drift;
+                    let missing = 0.5 * target / drift.max(path_drift / ON_THE_WAY);
                     if missing.is_finite() { missing.clamp(1e-3, 0.2) } else { 0.1 }
                 }
             };
@@ -276,7 +295,8 @@ impl<'a> ExponentialMap<'a> {
         }
     }
 
-    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`.
+    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`. Also
+    /// returns the evaluations and, unless `start` is NaN, the largest drift at accepted states on the way.
     fn integrate_within(
         &mut self,
         theta: &[f64],
@@ -284,10 +304,11 @@ impl<'a> ExponentialMap<'a> {
         time: f64,
         (rtol, atol): (f64, f64),
         (start, limit): (f64, f64),
-    ) -> Result<(ControlFlow<Hopeless, Status>, usize)> {
+    ) -> Result<(ControlFlow<Hopeless, Status>, usize, f64)> {
         self.set_state(theta, velocity);
         self.evaluator.begin_path(rtol);
         let Self { evaluator, progress, options, workspace, state, n_params } = self;
+        let evaluator = RefCell::new(&mut **evaluator);
         let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
         let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
             if progress.is_cancelled() {
@@ -295,25 +316,37 @@ impl<'a> ExponentialMap<'a> {
                 cancelled.set(true);
                 return derivative.fill(f64::NAN);
             }
+            let evaluator = &mut **evaluator.borrow_mut();
             evaluator.at_time(t);
-            geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
+            geodesic_derivative(evaluator, *n_params, state, derivative);
             evaluations += 1;
             // The drift of this evaluation alone: that of a rejected trial must not count against the next step.
             drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
-                (evaluator.squared_speed_of_last(&state[*n_params..]) - start).abs() / start.abs()
+                relative_change(start, evaluator.squared_speed_of_last(&state[*n_params..]))
             } else {
                 0.0
             });
         };
+        let (mut path_drift, mut looks) = (0.0, 1);
         // A drift that is NaN: a trial beyond what can be computed, which is rejected and repeated with a shorter step.
-        let mut go_on = |trial| match trial {
+        let mut go_on = |trial, t: f64, state: &[f64]| match trial {
             _ if cancelled.get() => ControlFlow::Break(Hopeless),
             Trial::Accepted if drift.get() > limit => ControlFlow::Break(Hopeless),
-            Trial::Accepted | Trial::Rejected => ControlFlow::Continue(()),
+            Trial::Accepted => {
+                if !start.is_nan() && t * LOOKS as f64 >= time * looks as f64 {
+                    looks = (t / time * LOOKS as f64) as usize + 1;
+                    let (theta, velocity) = state.split_at(*n_params);
+                    let here = relative_change(start, evaluator.borrow_mut().squared_speed_on_path(theta, velocity));
+                    // What is not a number stays.
+                    path_drift = if here > path_drift || here.is_nan() { here } else { path_drift };
+                }
+                ControlFlow::Continue(())
+            }
+            Trial::Rejected => ControlFlow::Continue(()),
         };
         let options = options.ivp(rtol, atol);
-        let info = ode::solve_while(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?;
-        if cancelled.get() { Err(Error::Cancelled) } else { Ok((info.status, info.evaluations)) }
+        let info = ode::solve_watched(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?;
+        if cancelled.get() { Err(Error::Cancelled) } else { Ok((info.status, info.evaluations, path_drift)) }
     }
 
     /// a(θ, θ̇) at a state.
@@ -338,10 +371,14 @@ impl<'a> ExponentialMap<'a> {
 
     fn drift(&mut self, start: f64) -> f64 {
         let (theta, velocity) = self.state.split_at(self.n_params);
-        let end = self.evaluator.squared_speed(theta, velocity);
-        let change = (end - start).abs();
-        if change == 0.0 { 0.0 } else { change / start.abs() }
+        relative_change(start, self.evaluator.squared_speed(theta, velocity))
     }
+}
+
+/// |end − start| / |start|, zero where nothing changed.
+fn relative_change(start: f64, end: f64) -> f64 {
+    let change = (end - start).abs();
+    if change == 0.0 { 0.0 } else { change / start.abs() }
 }
 
 /// d(θ, θ̇)/dt = (θ̇, a(θ, θ̇)).

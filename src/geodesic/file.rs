@@ -5,9 +5,10 @@
 //! | `theta`, `velocity` | \[S, D\] | θ and θ̇ at the end |
 //! | `nfev` | \[S\] | evaluations of the acceleration |
 //! | `drift` | \[S\] | the relative change of vᵀGv |
+//! | `path_drift` | \[S\] | its largest at accepted states on the way |
 //! | `status` | \[S\] | the code of the [`Outcome`] |
 //! | `indices` | \[D\] | of a posterior over some parameters: their places in the whole model's θ |
-//! | `certified` | \[S\] | 1 where the end was reached with a drift within the target, otherwise 0 |
+//! | `certified` | \[S\] | 1 where the end was reached with everything within its bound, otherwise 0 |
 //!
 //! The metadata are `range` (`a..b`), and `metric`, `seed` and `smoothing` (the width over which the metric rounds kinks)
 //! where there are any.
@@ -34,6 +35,7 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
         ("velocity", vec![count, size], Values::Real(&velocity)),
         ("nfev", vec![count], Values::Integer(&evaluations)),
         ("drift", vec![count], Values::Real(&samples.drift)),
+        ("path_drift", vec![count], Values::Real(&samples.path_drift)),
         ("status", vec![count], Values::Integer(&status)),
         ("certified", vec![count], Values::Integer(&certified)),
     ];
@@ -68,6 +70,9 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         (value >= 0.0 && value.fract() == 0.0).then_some(value as usize)
     })?;
     let drift = file.take_row("drift", count)?;
+    // Files of earlier versions do not have it.
+    let looked = file.contents.tensors.contains_key("path_drift");
+    let path_drift = if looked { file.take_row("path_drift", count)? } else { vec![f64::NAN; count] };
     let indices = if file.contents.tensors.contains_key("indices") {
         let whole = |value: f64| (value >= 0.0 && value.fract() == 0.0).then_some(value as usize);
         Some(file.take_codes("indices", size, "a whole number, at least 0", whole)?)
@@ -92,7 +97,8 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
                 }
             }
         }
-        if certified[row] && (*outcome != Outcome::Reached || drift[row].is_nan()) {
+        let unknown = drift[row].is_nan() || looked && path_drift[row].is_nan();
+        if certified[row] && (*outcome != Outcome::Reached || unknown) {
             let requirement = "0 where the end was not reached, or the drift is not a number";
             return Err(file.value("certified", row, 1.0, requirement));
         }
@@ -114,6 +120,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         velocity,
         evaluations,
         drift,
+        path_drift,
         outcome,
         certified,
         smoothing,

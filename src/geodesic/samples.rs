@@ -68,9 +68,11 @@ pub struct Samples {
     pub evaluations: Vec<usize>,
     /// The relative change of vᵀGv.
     pub drift: Vec<f64>,
+    /// Its largest at accepted states on the way.
+    pub path_drift: Vec<f64>,
     /// How each ended.
     pub outcome: Vec<Outcome>,
-    /// Whether each reached its end with a drift that was computed and is within the target.
+    /// Whether each reached its end with a drift, there and on the way, and a solver's residual within their bounds.
     pub certified: Vec<bool>,
     /// The width over which the metric rounds the network's kinks; none if it has no kinks, or they are not rounded.
     pub smoothing: Option<f64>,
@@ -98,6 +100,7 @@ impl Samples {
             velocity: Array2::zeros((count, n_params)),
             evaluations: Vec::with_capacity(count),
             drift: Vec::with_capacity(count),
+            path_drift: Vec::with_capacity(count),
             outcome: Vec::with_capacity(count),
             certified: Vec::with_capacity(count),
             smoothing: None,
@@ -112,6 +115,7 @@ impl Samples {
             samples.velocity.row_mut(row).iter_mut().zip(&geodesic.velocity).for_each(|(slot, value)| *slot = *value);
             samples.evaluations.push(geodesic.evaluations);
             samples.drift.push(geodesic.drift);
+            samples.path_drift.push(geodesic.path_drift);
             samples.outcome.push(outcome);
             samples.certified.push(geodesic.certified && outcome == Outcome::Reached);
         }
@@ -127,6 +131,13 @@ impl Samples {
     /// The same, drawn with a seed.
     pub(super) fn drawn(self, seed: u64, range: Range<usize>) -> Self {
         Self { seed: Some(seed), range, ..self }
+    }
+
+    /// The largest drift on the way; NaN where one is.
+    pub fn max_path_drift(&self) -> f64 {
+        self.path_drift
+            .iter()
+            .fold(0.0, |most: f64, drift| if drift.is_nan() || most.is_nan() { f64::NAN } else { most.max(*drift) })
     }
 
     /// The number of samples, failed ones included.
@@ -205,6 +216,7 @@ impl Samples {
             velocity,
             evaluations: Vec::new(),
             drift: Vec::new(),
+            path_drift: Vec::new(),
             outcome: Vec::new(),
             certified: Vec::new(),
             smoothing: first.smoothing,
@@ -217,6 +229,7 @@ impl Samples {
         for part in parts {
             whole.evaluations.extend(part.evaluations);
             whole.drift.extend(part.drift);
+            whole.path_drift.extend(part.path_drift);
             whole.outcome.extend(part.outcome);
             whole.certified.extend(part.certified);
             if let Some(report) = part.solver {

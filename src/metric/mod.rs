@@ -67,6 +67,10 @@ pub trait MetricEvaluator: Send {
     fn path_residual(&self) -> f64 {
         0.0
     }
+    /// vᵀG(θ)v at a state of the path, which goes on from there as if it had not been computed.
+    fn squared_speed_on_path(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {
+        self.squared_speed(theta, velocity)
+    }
     /// vᵀG(θ)v, which a geodesic keeps constant. Also ends a path: the next acceleration depends on its arguments
     /// alone.
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64;

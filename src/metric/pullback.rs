@@ -261,6 +261,10 @@ impl MetricEvaluator for PullbackEvaluator {
 
     fn squared_speed(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {
         self.solver.forget();
+        self.squared_speed_on_path(theta, velocity)
+    }
+
+    fn squared_speed_on_path(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {
         let Pullback { map, likelihood, prior, .. } = &self.metric;
         let prior_share = prior.quadratic(velocity);
         if map.n_points() == 0 {

@@ -443,6 +443,10 @@ impl Steps for AdamsSteps<'_> {
         self.adams.probe()
     }
 
+    fn state(&self) -> &[f64] {
+        self.adams.state()
+    }
+
     fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
     where
         R: FnMut(f64, &[f64], &mut [f64]),

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use super::adams::AdamsSteps;
 use super::control::{Probe, Tolerance, error_norm, factor, first_step, min_step};
 use super::stepper::Stepper;
-use super::{DensePath, Engine, InvalidOptions, IvpInfo, IvpOptions, Status, Trial, Workspace};
+use super::{DensePath, Engine, GoOn, InvalidOptions, IvpInfo, IvpOptions, Status, Trial, Workspace};
 
 impl IvpInfo {
     /// Nothing done yet at time `t`.
@@ -68,6 +68,9 @@ pub(crate) trait Steps {
     /// What the rule for the first step needs.
     fn probe(&mut self) -> Probe<'_>;
 
+    /// The state at the end of the last accepted step.
+    fn state(&self) -> &[f64];
+
     /// Tries a step from `t` to `next` and returns its error norm, which is not finite if the step is not.
     fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
     where
@@ -103,6 +106,10 @@ impl Steps for PairSteps<'_> {
 
     fn probe(&mut self) -> Probe<'_> {
         self.stepper.probe()
+    }
+
+    fn state(&self) -> &[f64] {
+        self.stepper.numbers(self.stepper.state())
     }
 
     fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
@@ -141,7 +148,7 @@ pub(crate) fn adaptive<R, B>(
     options: &IvpOptions,
     workspace: &mut Workspace,
     path: Option<&mut DensePath>,
-    go_on: &mut dyn FnMut(Trial) -> ControlFlow<B>,
+    go_on: &mut GoOn<'_, B>,
 ) -> Result<IvpInfo<ControlFlow<B, Status>>, InvalidOptions>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -175,7 +182,7 @@ fn advance<R, B, S: Steps>(
     steps: &mut S,
     mut info: IvpInfo,
     mut path: Option<&mut DensePath>,
-    go_on: &mut dyn FnMut(Trial) -> ControlFlow<B>,
+    go_on: &mut GoOn<'_, B>,
 ) -> IvpInfo<ControlFlow<B, Status>>
 where
     R: FnMut(f64, &[f64], &mut [f64]),
@@ -214,7 +221,7 @@ where
         if !sound || error >= 1.0 {
             info.rejected += 1;
             step = h * steps.reject();
-            if let ControlFlow::Break(reason) = go_on(Trial::Rejected) {
+            if let ControlFlow::Break(reason) = go_on(Trial::Rejected, t, steps.state()) {
                 break ControlFlow::Break(reason);
             }
             continue;
@@ -227,7 +234,7 @@ where
         if direction * (next - end) >= 0.0 {
             break ControlFlow::Continue(Status::Reached);
         }
-        if let ControlFlow::Break(reason) = go_on(Trial::Accepted) {
+        if let ControlFlow::Break(reason) = go_on(Trial::Accepted, next, steps.state()) {
             break ControlFlow::Break(reason);
         }
         least = min_step(next, direction);

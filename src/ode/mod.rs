@@ -147,8 +147,11 @@ impl IvpInfo<ControlFlow<Infallible, Status>> {
     }
 }
 
+/// Asked after a trial step, with the time and the state of the last accepted one, whether to continue.
+pub type GoOn<'a, B> = dyn FnMut(Trial, f64, &[f64]) -> ControlFlow<B> + 'a;
+
 /// Continues to the end.
-fn always(_: Trial) -> ControlFlow<Infallible> {
+fn always(_: Trial, _: f64, _: &[f64]) -> ControlFlow<Infallible> {
     ControlFlow::Continue(())
 }
 
@@ -246,6 +249,19 @@ pub fn solve_while<B>(
     options: &IvpOptions,
     workspace: &mut Workspace,
     go_on: &mut dyn FnMut(Trial) -> ControlFlow<B>,
+) -> Result<IvpInfo<ControlFlow<B, Status>>, InvalidOptions> {
+    drive::adaptive(rhs, (t0, t1), y, options, workspace, None, &mut |trial, _, _| go_on(trial))
+}
+
+/// [`solve_while`] that also shows the time and the state of the last accepted step.
+pub fn solve_watched<B>(
+    rhs: &mut impl FnMut(f64, &[f64], &mut [f64]),
+    t0: f64,
+    t1: f64,
+    y: &mut [f64],
+    options: &IvpOptions,
+    workspace: &mut Workspace,
+    go_on: &mut GoOn<'_, B>,
 ) -> Result<IvpInfo<ControlFlow<B, Status>>, InvalidOptions> {
     drive::adaptive(rhs, (t0, t1), y, options, workspace, None, go_on)
 }

@@ -90,7 +90,7 @@ fn samples_are_counted_certified_and_the_same_on_any_number_of_threads() {
         assert_eq!(bytes("one.safetensors"), bytes("two.safetensors"), "{metric}");
     }
     // Fixed tolerances: the evaluations of the paper's setting, whatever the drift.
-    let fixed = run("fisher", "--rtol 1e-3", "fixed.safetensors");
+    let fixed = run("fisher", "--rtol 1e-3 --allow-uncertified 1", "fixed.safetensors");
     let loose = run("fisher", "--drift-target 1e-6", "certified.safetensors");
     assert!(fixed["mean_nfev"].as_f64() < loose["mean_nfev"].as_f64());
     assert!(loose["max_drift"].as_f64().is_some_and(|drift| drift <= 1e-6));
@@ -236,7 +236,22 @@ fn fixed_tolerances_leave_samples_that_are_called_uncertified() {
     assert!(drift.iter().all(|drift| *drift > 1e-3), "{drift:?}");
     assert!(outcome.stderr.contains("2 of 2 geodesics drift more than the target"), "{}", outcome.stderr);
     let sample = "sample --posterior p.safetensors --samples 4 --out s.safetensors --json --rtol 0.1 --atol 0.1";
-    assert!(folder.ok(sample).json()["uncertified"].as_u64().is_some_and(|count| count > 0));
+    // The file is written, and the status says that it is not to be trusted.
+    let outcome = folder.rla(sample);
+    assert_eq!(outcome.status, Some(3), "{}", outcome.stderr);
+    assert!(outcome.json()["uncertified"].as_u64().is_some_and(|count| count > 0));
+    assert!(outcome.stderr.contains("--allow-uncertified"), "{}", outcome.stderr);
+    assert_eq!(reals(&folder, "s.safetensors", "path_drift").len(), 4);
+    folder.ok(&format!("{sample} --allow-uncertified 1"));
+    let predict = format!(
+        "predict --posterior p.safetensors --inputs {} --target y --method riemannian",
+        repository("tests/golden/p1/train.csv")
+    );
+    let from_file = format!("{predict} --samples-file s.safetensors --out y.csv");
+    assert_eq!(folder.rla(&from_file).status, Some(3));
+    assert!(folder.path("y.csv").exists());
+    folder.ok(&format!("{from_file} --allow-uncertified 1"));
+    folder.refuses(&format!("{from_file} --allow-uncertified 2"), &["--allow-uncertified", "from 0 to 1"]);
 }
 
 #[test]
