@@ -312,11 +312,11 @@ fn files_that_are_no_network_are_refused() -> Outcome {
     let cases: Vec<(&[Entry], &str)> = vec![
         (&[("0.weight", &[3, 2]), ("0.bias", &[3]), ("2.weight", &[1, 4])], "the layer before it has 3 outputs"),
         (&[("0.weight", &[3, 2]), ("0.bias", &[2])], "its weight has 3 outputs"),
-        (&[("0.weight", &[3])], "shape [outputs, inputs]"),
+        (&[("0.weight", &[3])], "belongs to a normalisation"),
         (&[("0.weight", &[0, 2])], "shape [outputs, inputs]"),
         (&[("0.weight", &[3, 2]), ("1.bias", &[3])], "`1.weight` is missing"),
-        (&[("0.running_mean", &[3])], "not named like a layer"),
-        (&[("a.0.weight", &[3, 2]), ("b.1.weight", &[1, 3])], "not named like a layer"),
+        (&[("0.running_mean", &[3])], "belongs to a batch normalisation"),
+        (&[("a.0.weight", &[3, 2]), ("b.1.weight", &[1, 3])], "is not numbered as in an nn.Sequential"),
         (&[], "no layers"),
     ];
     for (entries, words) in cases {

@@ -25,7 +25,8 @@ impl Network {
     /// // The unit's input is x, with variance 1 over the data, and the draws do not move it.
     /// let network = Network::new(Architecture::new(&[1, 1, 1], Activation::Relu)?, vec![1.0, 0.0, 1.0, 0.0])?;
     /// let inputs = array![[-1.0], [1.0]];
-    /// let rounding = Rounding { width: 0.05, inputs: inputs.view(), offsets: Array2::zeros((1, 4)).view() };
+    /// let offsets = Array2::zeros((1, 4));
+    /// let rounding = Rounding { width: 0.05, inputs: inputs.view(), offsets: offsets.view() };
     /// let smooth = network.with_rounded_kinks(&rounding)?.expect("relu has a kink");
     /// let Layer::Smoothed(relu) = &smooth.architecture().layers()[1] else { panic!("a smoothed relu") };
     /// assert_eq!(relu.widths(), [0.05]);

@@ -211,7 +211,7 @@ fn tuning_on_held_out_data() {
     let fit = format!("fit --model m.safetensors {data} --optimize-on held.csv --out p.safetensors");
     let fitted = folder.ok(&format!("{fit} --json")).json();
     let keys_of_tuning = "validation_nll map_validation_nll at_grid_edge";
-    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} {keys_of_tuning}")));
+    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} train_accuracy {keys_of_tuning}")));
     // The same numbers as evaluate gives.
     let nll = |method: &str| {
         let evaluate =
