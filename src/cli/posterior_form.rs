@@ -13,7 +13,7 @@ use super::failure::Failure;
 #[derive(Debug, Args)]
 pub struct FormArgs {
     /// The weights that are uncertain, the others staying as trained: all; last-layer; layers:0,2 by their names in the
-    /// model file; subnetwork:K, the K weights of largest magnitude (subnetwork:K:variance, subnetwork:K:random[:SEED]);
+    /// model file; subnetwork:K, the K weights of largest magnitude (subnetwork:K:variance, subnetwork:K:random:SEED);
     /// subnetwork:@indices.txt
     #[arg(long, value_name = "WEIGHTS", default_value = "all")]
     weights: WeightsArg,
