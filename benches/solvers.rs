@@ -7,8 +7,8 @@
 //! trained here, once.
 //!
 //! For each: evaluations and seconds per sample (one thread), products with the system per evaluation and factors per
-//! sample of iterative solvers, the largest drift at the end and on the way, the largest distance from the graph, and the
-//! largest distance of the end's outputs at the data, in units of σ (or of the logits), from those of the solver listed first.
+//! sample of iterative solvers, the largest drift at the end, and the largest distance of the end's outputs at the data, in
+//! units of σ (or of the logits), from those of the solver listed first.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -58,8 +58,8 @@ impl Default for IterativeOptions {
     }
 }
 
-/// The residual as a multiple of the integrator's relative tolerance. With 10/3, paths take as many evaluations as with an
-/// exact solver, within a tenth; with ten, a fifth more, and as many products in all.
+/// The residual as a multiple of the integrator's relative tolerance. Chosen on a handful of paths: with 10/3, six
+/// of Snelson's took 107 evaluations for 110 with an exact solver, and one of a digits network 37 for 34.
 const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
 /// Where the outputs hardly move, errors below this share of the acceleration are accepted too.
 const SHARE_OF_ACCELERATION: f64 = 1e-3;
