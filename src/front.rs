@@ -4,7 +4,7 @@ use ndarray::{Array2, ArrayView2};
 
 use crate::data::Dataset;
 use crate::error::Result;
-use crate::evaluate::{self, ValidationOptimum, ValidationOptions};
+use crate::evaluate::{self, LeaveOneOut, ValidationOptimum, ValidationOptions};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::geodesic::{
     self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
@@ -33,6 +33,12 @@ impl Laplace {
     /// Predicts at new inputs. See [`predict::predict`](crate::predict::predict).
     pub fn predict(&self, inputs: &Array2<f64>, method: &Method) -> Result<Prediction> {
         predict::predict(self, inputs, method, &())
+    }
+
+    /// Leave-one-out of a way to predict, on the training data and without refitting. See
+    /// [`LeaveOneOut`](crate::internals::evaluate::LeaveOneOut).
+    pub fn leave_one_out(&self, method: &Method) -> Result<LeaveOneOut> {
+        evaluate::leave_one_out(self, method, &())
     }
 
     /// The linearised predictive over the raw outputs at each input separately: J G⁻¹ Jᵀ, without observation noise.

@@ -57,7 +57,7 @@ use internals::{
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
 pub use error::{Error, Result, Unsupported};
-pub use evaluate::{Scores, ValidationOptimum, ValidationOptions};
+pub use evaluate::{LeaveOneOut, Scores, ValidationOptimum, ValidationOptions};
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
 pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
 pub use laplace::{Contents, CurvatureKind, FitOptions, Laplace, PriorValues, Structure, Weights};
@@ -78,9 +78,9 @@ pub mod prelude {
     pub use crate::{
         Activation, Architecture, Batches, Contents, CurvatureKind, Dataset, Draws, EvidenceOptimum, EvidenceOptions,
         Family, FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer,
-        Linear, Link, Method, MetricName, Model, Network, Prediction, PriorMean, PriorValues, Progress, SamplerOptions,
-        Samples, Scaling, Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions, ValidationOptimum,
-        ValidationOptions, Weights, train,
+        LeaveOneOut, Linear, Link, Method, MetricName, Model, Network, Prediction, PriorMean, PriorValues, Progress,
+        SamplerOptions, Samples, Scaling, Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions,
+        ValidationOptimum, ValidationOptions, Weights, train,
     };
 }
 

@@ -21,6 +21,8 @@ mod geodesics;
 mod golden;
 #[path = "cli/limits.rs"]
 mod limits;
+#[path = "cli/loo.rs"]
+mod loo;
 #[path = "cli/parts.rs"]
 mod parts;
 #[path = "cli/priors.rs"]

@@ -38,7 +38,7 @@ The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n
 Example:
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
 
-Example, the network alone against 500 sampled networks:
+Example, the network alone against 100 sampled networks:
   rla evaluate --posterior posterior.safetensors --data test.csv --target y --method map
   rla evaluate --posterior posterior.safetensors --data test.csv --target y --method nn";
 

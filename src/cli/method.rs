@@ -1,24 +1,19 @@
 //! The ways to predict: one enum, one match. A new method is a new arm.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use ndarray::Array2;
 use riemannian_laplace::Family;
 use riemannian_laplace::Laplace;
-use riemannian_laplace::internals::geodesic::{MetricOptions, read_samples};
 use riemannian_laplace::internals::predict::{self, MonteCarlo};
 use riemannian_laplace::{Draws, Link, Prediction};
 use riemannian_laplace::{Error, Unsupported};
-use riemannian_laplace::{MetricName, SamplerOptions, Samples};
 
-use super::arguments;
 use super::console::Console;
+use super::draws::DrawArgs;
 use super::failure::Failure;
-use super::geodesic;
-use super::output::counted;
-use super::smoothing::SampleSmoothingArgs;
 
 /// How weights become predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,39 +52,14 @@ pub struct MethodArgs {
     /// How --method glm turns logits into probabilities [default: centred]
     #[arg(long, value_enum)]
     link: Option<LinkName>,
-    /// The metric of --method riemannian [default: fisher]
-    #[arg(long, value_name = "METRIC", value_parser = geodesic::metric())]
-    metric: Option<MetricName>,
-    /// Draws, for --method nn, --method riemannian and --link mc
-    #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
-    samples: usize,
-    /// The seed of the draws; the same seed gives the same numbers on any number of threads
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// The samples of --method riemannian, as `rla sample` wrote them, instead of drawing any
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["samples", "metric", "seed"])]
-    samples_file: Option<PathBuf>,
     #[command(flatten)]
-    smoothing: SampleSmoothingArgs,
+    draws: DrawArgs,
 }
 
 impl MethodArgs {
     /// Checks that the options fit together, before any file is read.
     pub fn check(&self) -> Result<(), Failure> {
-        if self.metric.is_some() && self.method != Method::Riemannian {
-            let method = name_of(self.method);
-            let message = format!("--metric belongs to --method riemannian; leave it out with --method {method}");
-            return Err(Failure::Usage(message));
-        }
-        if self.smoothing.is_given() && (self.method != Method::Riemannian || self.samples_file.is_some()) {
-            let message = "--smoothing belongs to the sampling of --method riemannian; leave it out otherwise";
-            return Err(Failure::Usage(message.to_string()));
-        }
-        if self.samples_file.is_some() && self.method != Method::Riemannian {
-            let method = name_of(self.method);
-            let message = format!("--samples-file belongs to --method riemannian; leave it out with --method {method}");
-            return Err(Failure::Usage(message));
-        }
+        self.draws.check(self.method == Method::Riemannian, &name_of(self.method))?;
         match self.link {
             Some(_) if self.method != Method::Glm => {
                 let method = name_of(self.method);
@@ -109,17 +79,14 @@ impl MethodArgs {
 
     /// The file of samples, if any.
     pub fn samples_file(&self) -> Option<&Path> {
-        self.samples_file.as_deref()
+        self.draws.file()
     }
 
     /// The name of the method, with its link where that matters.
     pub fn describe(&self, family: &Family) -> String {
         match (self.method, self.link_for(family)) {
-            (Method::Nn, _) => format!("nn, {} samples", self.samples),
-            (Method::Riemannian, _) => match &self.samples_file {
-                Some(path) => format!("riemannian, samples of {}", path.display()),
-                None => format!("riemannian, {} metric, {} samples", self.metric(), self.samples),
-            },
+            (Method::Nn, _) => format!("nn, {} samples", self.draws.count()),
+            (Method::Riemannian, _) => format!("riemannian, {}", self.draws.describe()),
             (Method::Glm, Ok(Some(link))) if is_classification(family) => {
                 let samples = match link {
                     Link::MonteCarlo(settings) => format!(", {} samples", settings.samples),
@@ -140,32 +107,12 @@ impl MethodArgs {
     pub fn predict(&self, laplace: &Laplace, inputs: &Array2<f64>, console: &Console) -> Result<Prediction, Failure> {
         let method = match self.method {
             Method::Glm => predict::Method::Glm(self.link_for(laplace.family())?.unwrap_or_default()),
-            Method::Nn => predict::Method::Nn(Draws::first(self.samples, self.seed)),
-            Method::Riemannian => predict::Method::Samples(Arc::new(self.samples(laplace, console)?)),
+            Method::Nn => predict::Method::Nn(Draws::first(self.draws.count(), self.draws.seed())),
+            Method::Riemannian => predict::Method::Samples(Arc::new(self.draws.draw_or_read(laplace, console)?)),
             Method::Map => predict::Method::Map,
         };
         let _progress = console.spinner("predicting");
         Ok(laplace.predict(inputs, &method)?)
-    }
-
-    fn metric(&self) -> MetricName {
-        self.metric.unwrap_or(MetricName::Fisher)
-    }
-
-    /// The samples of --method riemannian: from a file, or drawn.
-    fn samples(&self, laplace: &Laplace, console: &Console) -> Result<Samples, Failure> {
-        let samples = match &self.samples_file {
-            Some(path) => read_fitting(path, laplace)?,
-            None => {
-                self.smoothing.announce(laplace, self.metric(), console);
-                let options = SamplerOptions { seed: self.seed, ..SamplerOptions::first(self.samples) };
-                let progress = console.bar("following geodesics", self.samples);
-                let how = MetricOptions { smoothing: self.smoothing.smoothing(), ..Default::default() };
-                laplace.sample_riemannian_with(self.metric(), &how, &options, &progress)?
-            }
-        };
-        geodesic::report_failures(&samples, console);
-        Ok(samples)
     }
 
     /// The link for a family; `None` when the raw outputs were requested.
@@ -175,7 +122,9 @@ impl MethodArgs {
             None => return Ok(Some(Link::default())),
             Some(LinkName::Centred) => Link::Centred,
             Some(LinkName::Probit) => Link::Probit,
-            Some(LinkName::Mc) => Link::MonteCarlo(MonteCarlo { samples: self.samples, seed: self.seed }),
+            Some(LinkName::Mc) => {
+                Link::MonteCarlo(MonteCarlo { samples: self.draws.output_count(), seed: self.draws.seed() })
+            }
             Some(LinkName::Bridge) => Link::Bridge,
         };
         if is_classification(family) {
@@ -188,18 +137,6 @@ impl MethodArgs {
         })
         .into())
     }
-}
-
-/// Checks that the samples have as many parameters as the network.
-fn read_fitting(path: &Path, laplace: &Laplace) -> Result<Samples, Failure> {
-    let samples = read_samples(path)?;
-    let (expected, found) = (laplace.parameters().len(), samples.theta.ncols());
-    if expected != found {
-        let network = counted(expected, "parameter");
-        let message = format!("{}: the network has {network}, the samples {found}", path.display());
-        return Err(Failure::Usage(message));
-    }
-    Ok(samples)
 }
 
 fn unscorable() -> Failure {

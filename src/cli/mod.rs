@@ -4,6 +4,7 @@ mod arguments;
 mod certificate;
 mod console;
 mod data;
+mod draws;
 mod evaluate;
 mod exp;
 mod failure;
@@ -11,6 +12,7 @@ mod fit;
 mod follow;
 mod geodesic;
 mod log;
+mod loo;
 mod method;
 mod model;
 mod online;
@@ -65,6 +67,7 @@ enum Command {
     Fit(fit::FitArgs),
     Predict(predict::PredictArgs),
     Evaluate(evaluate::EvaluateArgs),
+    Loo(loo::LooArgs),
     Sample(sample::SampleArgs),
     Exp(exp::ExpArgs),
     Log(log::LogArgs),
@@ -112,6 +115,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Fit(args) => fit::run(args, &console),
         Command::Predict(args) => predict::run(args, &console),
         Command::Evaluate(args) => evaluate::run(args, &console),
+        Command::Loo(args) => loo::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),
         Command::Log(args) => log::run(args, &console),

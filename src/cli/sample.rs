@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
+use super::draws::SAMPLES;
 use super::failure::Failure;
 use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport};
 use super::output::{OutputFile, Summary, print, print_json, short};
@@ -29,7 +30,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric())]
     metric: MetricName,
     /// The number of samples
-    #[arg(long, value_name = "S", default_value = "500", value_parser = arguments::count)]
+    #[arg(long, value_name = "S", default_value_t = SAMPLES, value_parser = arguments::count)]
     samples: usize,
     /// The samples A, …, B − 1 of the seed, to be joined with others
     #[arg(long, value_name = "A..B", value_parser = arguments::range, conflicts_with = "samples")]
@@ -73,7 +74,7 @@ in the residual at the training data: a warning says when it exceeds 1.1 times t
 --smoothing none follows the metric as it is, and no such sample can be certified. elu is rounded in the same way.
 
 Example:
-  rla sample --posterior posterior.safetensors --metric fisher --samples 500 --out samples.safetensors";
+  rla sample --posterior posterior.safetensors --metric fisher --samples 100 --out samples.safetensors";
 
 #[derive(Debug, Serialize)]
 struct Report {

@@ -589,6 +589,16 @@ pub enum Error {
         /// What needs the data.
         what: &'static str,
     },
+    /// A data point that cannot be left out of a linearised posterior: it alone determines some direction.
+    #[error(
+        "data point {row} has a leverage of {leverage}, where less than 1 is possible: the posterior without it does not exist in this structure; use an exact structure, or samples"
+    )]
+    Leverage {
+        /// The point, counted from 0.
+        row: usize,
+        /// Its leverage.
+        leverage: f64,
+    },
     /// A request that a posterior cannot meet because the data behind its prior are not there.
     #[error(
         "the prior is an earlier posterior, and the data behind it, which {what} needs, are gone; sample with the euclidean metric, or fit all data together"

@@ -1,6 +1,7 @@
-//! Scores of predictions against observed targets, tuning by them on held-out data, and distances between sample sets, as the paper computes them.
+//! Scores of predictions against observed targets, leave-one-out scores, tuning on held-out data, and distances between sample sets, as the paper computes them.
 
 mod calibration;
+mod leave_one_out;
 mod ranking;
 mod scores;
 mod training_fit;
@@ -8,6 +9,9 @@ mod validation;
 pub mod wasserstein;
 
 pub use calibration::expected_calibration_error;
+pub use leave_one_out::{
+    ClosedForms, Comparison, Estimator, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out, smooth_weights,
+};
 pub use ranking::auroc;
 pub use scores::{ClassScores, RegressionScores, Scores};
 pub use training_fit::{TrainingError, TrainingFit};

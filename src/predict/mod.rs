@@ -11,6 +11,7 @@ mod links;
 mod method;
 mod mixture;
 mod moments;
+mod pointwise;
 mod prediction;
 mod sampled;
 mod summary;
@@ -24,7 +25,7 @@ pub use prediction::{Prediction, Predictive, SamplingReport};
 pub use sampled::SampledPredictive;
 
 /// log Σ exp of the terms, without overflow; −∞ when all of them are.
-fn log_sum_exp(terms: impl IntoIterator<Item = f64>) -> f64 {
+pub(crate) fn log_sum_exp(terms: impl IntoIterator<Item = f64>) -> f64 {
     let terms: Vec<f64> = terms.into_iter().collect();
     let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if top == f64::NEG_INFINITY {

@@ -3,7 +3,7 @@
 
 use ndarray::{Array1, Array2, Array3, Axis};
 
-use super::distribution::{normal_quantile, poisson_mixture_quantile};
+use super::distribution::{normal_quantile, poisson_cdf, poisson_mixture_quantile};
 use super::mixture::NormalMixture;
 use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
 use crate::data::{Schema, check_targets};
@@ -78,7 +78,7 @@ pub struct Prediction {
 
 impl Prediction {
     /// Turns a distribution in the units of the model into a prediction in those of the data.
-    pub(super) fn new(
+    pub(crate) fn new(
         family: Family,
         predictive: Predictive,
         samples: Option<SamplingReport>,
@@ -234,6 +234,29 @@ impl Prediction {
             }
             Predictive::Sampled(sampled) => {
                 NormalMixture::equal(sampled.outputs().outer_iter().map(|f| (f[(t, k)], deviation(f[(t, s)]))))
+            }
+        }
+    }
+
+    /// P(y < observed) of each target: the probability integral transform, uniform where the prediction is calibrated. Half
+    /// of a count's own probability counts as below it. Classes have none.
+    pub fn ranks(&self, targets: &Array2<f64>) -> Result<Option<Array2<f64>>> {
+        check_targets(targets, self.family.likelihood(), self.mean.nrows(), self.n_outputs())?;
+        match &self.family {
+            Family::Bernoulli(_) | Family::Categorical(_) => Ok(None),
+            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
+                let scaled = self.schema.scale_targets(targets.view())?;
+                let rank = |(t, k): (usize, usize)| self.normal_mixture(t, k).cumulative(scaled[(t, k)]);
+                Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
+            }
+            Family::Poisson(_) => {
+                let rates = self.rates();
+                let rank = |(t, k): (usize, usize)| {
+                    let (rates, y) = (rates(t, k), targets[(t, k)]);
+                    let below = rates.iter().map(|rate| poisson_cdf(y, *rate) + poisson_cdf(y - 1.0, *rate));
+                    0.5 * below.sum::<f64>() / rates.len() as f64
+                };
+                Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
             }
         }
     }

@@ -63,6 +63,16 @@ impl SampledPredictive {
         Ok(Self { family: family.clone(), outputs })
     }
 
+    /// The predictive of outputs that are known already: samples × points × outputs.
+    pub(super) fn of_outputs(family: &Family, outputs: Array3<f64>) -> Self {
+        Self { family: family.clone(), outputs }
+    }
+
+    /// The likelihood.
+    pub fn family(&self) -> &Family {
+        &self.family
+    }
+
     /// The raw outputs: samples × points × outputs.
     pub fn outputs(&self) -> &Array3<f64> {
         &self.outputs
