@@ -261,11 +261,11 @@ fn report<'a>(args: &LooArgs, scored: &'a Scored, comparison: Option<(String, Le
     };
     let mut advice = loo.advice();
     let best = scored.best();
-    if best.method != loo.method {
-        if let Ok(ahead) = best.minus(loo) {
-            let clear = if ahead.is_clear() { "" } else { ", less than twice its standard error" };
-            advice.push(format!("--method {} is better by {ahead}{clear}", best.method));
-        }
+    if best.method != loo.method
+        && let Ok(ahead) = best.minus(loo)
+    {
+        let clear = if ahead.is_clear() { "" } else { ", less than twice its standard error" };
+        advice.push(format!("--method {} is better by {ahead}{clear}", best.method));
     }
     Report {
         elpd_loo: loo.elpd(),
