@@ -4,10 +4,12 @@
 //! the curvature at unit scale: log det G − log det A = Σ log(1 + λ/(ασ²T)). With one α per layer or per weight, or one σ
 //! per output, each evaluation costs a Cholesky factorisation. Either way the optimum is found by BFGS in (log α, log σ).
 
+mod function;
 mod online;
 mod tuning;
 
 pub use crate::error::AtBound;
 pub use crate::prior::PriorStructure;
+pub use function::{Evidence, EvidenceAt};
 pub use online::{OnlineOptions, OnlineStep, OnlineTraining, train_online};
 pub use tuning::{EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, optimize};

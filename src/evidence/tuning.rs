@@ -107,7 +107,8 @@ fn maximize_noise(laplace: &Laplace, options: &EvidenceOptions) -> Result<Eviden
     let log_det = laplace.curvature()?.log_det_beside(laplace.prior())?;
     let sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
     let options = EvidenceOptions { prior: Free::Held, ..options.clone() };
-    let mut problem = Problem::new(laplace, log_det, (PriorStructure::PerWeight, Vec::new()), sigma.clone(), &options);
+    let mut problem =
+        Problem::new(laplace, &*log_det, (PriorStructure::PerWeight, Vec::new()), sigma.clone(), &options);
     problem.constant = laplace.prior().quadratic(&laplace.prior_mean().deviations(laplace.parameters()));
     let start = if sigma.len() == 1 { None } else { Some(problem.pack(&[], &sigma)) };
     let (minimum, evaluations) = problem.solve(start, &options)?;
@@ -154,7 +155,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
         let log_det = curvature.log_det(LogDetForm::Shared)?;
         let one_sigma: Vec<f64> = held_sigma.first().copied().into_iter().collect();
         let alpha = vec![held_alpha[0]];
-        let problem = Problem::new(laplace, log_det, (PriorStructure::Scalar, alpha), one_sigma, options);
+        let problem = Problem::new(laplace, &*log_det, (PriorStructure::Scalar, alpha), one_sigma, options);
         let (minimum, count) = problem.solve(None, options)?;
         evaluations += count;
         let (alpha, sigma) = problem.unpack(&minimum.point);
@@ -171,15 +172,15 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { held_alpha };
     let sigma = if options.sigma == Free::Tuned { spread(&start.1, held_sigma.len()) } else { held_sigma };
     let log_det = curvature.log_det(LogDetForm::General { prior: structure })?;
-    let problem = Problem::new(laplace, log_det, (structure, alpha.clone()), sigma.clone(), options);
+    let problem = Problem::new(laplace, &*log_det, (structure, alpha.clone()), sigma.clone(), options);
     let (minimum, count) = problem.solve(Some(problem.pack(&alpha, &sigma)), options)?;
     Ok(problem.report(minimum, evaluations + count))
 }
 
 /// The evidence as a function of the free log hyperparameters.
-struct Problem<'a> {
+pub(super) struct Problem<'a> {
     laplace: &'a Laplace,
-    log_det: Box<dyn LogDet>,
+    log_det: &'a dyn LogDet,
     /// log α: the values that are held, or the start of the search.
     alpha: Vec<f64>,
     sigma: Vec<f64>,
@@ -195,9 +196,9 @@ struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    fn new(
+    pub(super) fn new(
         laplace: &'a Laplace,
-        log_det: Box<dyn LogDet>,
+        log_det: &'a dyn LogDet,
         (structure, alpha): (PriorStructure, Vec<f64>),
         sigma: Vec<f64>,
         options: &EvidenceOptions,
@@ -217,7 +218,7 @@ impl<'a> Problem<'a> {
         Self { laplace, log_det, alpha, sigma, tune_alpha, tune_sigma, scatter, constant: 0.0, limits, bounds }
     }
 
-    fn pack(&self, alpha: &[f64], sigma: &[f64]) -> Vec<f64> {
+    pub(super) fn pack(&self, alpha: &[f64], sigma: &[f64]) -> Vec<f64> {
         let mut point = Vec::new();
         if self.tune_alpha {
             point.extend(alpha);
@@ -236,7 +237,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The negative log evidence and its gradient.
-    fn evaluate(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
+    pub(super) fn evaluate(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
         let (alpha, sigma) = self.unpack(point);
         let Some(ratio) = self.log_det.evaluate(&alpha, &self.laplace.problem().log_scales(&sigma)) else {
             gradient.fill(0.0);

@@ -22,6 +22,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod update;
+mod watched;
 mod weight_space;
 mod weights;
 

@@ -316,6 +316,11 @@ impl Prediction {
                 }
             }
         }
+        self.restore(draws)
+    }
+
+    /// Draws of targets, or of their means, in the units of the data.
+    pub(super) fn restore(&self, mut draws: Array3<f64>) -> Result<Array3<f64>> {
         for mut draw in draws.outer_iter_mut() {
             let restored = self.schema.restore_mean(draw.view())?;
             draw.assign(&restored);
