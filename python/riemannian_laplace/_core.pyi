@@ -1,0 +1,317 @@
+"""The compiled part of riemannian_laplace."""
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__version__: str
+
+_Array = npt.NDArray[np.float64]
+_Watch = Callable[[int], None] | None
+
+def activations() -> list[str]:
+    """The activations by name."""
+
+def set_memory_limit(n_bytes: int | None) -> None:
+    """Sets the most memory, in bytes, that the engine may take; None for what the machine has."""
+
+class Network:
+    """A trained network with its weights."""
+
+    @staticmethod
+    def from_onnx(path: str | PathLike[str], likelihood: str) -> Network:
+        """Reads an ONNX file, for a likelihood by name."""
+    @staticmethod
+    def from_safetensors(path: str | PathLike[str], activation: str | None = None) -> Network:
+        """Reads safetensors; `activation` where the file does not name it."""
+    @staticmethod
+    def from_layers(path: str | PathLike[str], layers: Sequence[str]) -> Network:
+        """Reads safetensors whose layers are stated in order, such as `fc1:tanh`."""
+    @staticmethod
+    def from_record(record: str, parameters: Sequence[float]) -> Network:
+        """The network that a record describes, with these weights."""
+    def record(self) -> str | None:
+        """The layers as JSON."""
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the network as safetensors, which `rla fit` reads."""
+    def outputs(self, inputs: _Array) -> _Array:
+        """The raw outputs, one row per input."""
+    def check_outputs(self, inputs: _Array, expected: _Array, link: str | None = None) -> float:
+        """Compares the outputs with those of the network's framework; the largest relative difference."""
+    @property
+    def parameters(self) -> _Array:
+        """The flat weights."""
+    @property
+    def tensors(self) -> list[tuple[str, int]]:
+        """The names and sizes of the tensors of the weights, in order."""
+    @property
+    def n_inputs(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def n_params(self) -> int: ...
+    @property
+    def description(self) -> str:
+        """The layers in words."""
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of how a file was read."""
+
+class NetworkBuilder:
+    """A network in the making: one call per layer. `riemannian_laplace.layers` is its comfortable face."""
+
+    def __new__(cls, shape: Sequence[int]) -> NetworkBuilder: ...
+    @property
+    def shape(self) -> list[int]: ...
+    def branch(self) -> NetworkBuilder: ...
+    def linear(self, weight: _Array, bias: _Array | None = None) -> None: ...
+    def conv2d(
+        self,
+        weight: _Array,
+        bias: _Array | None,
+        *,
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        dilation: tuple[int, int],
+        groups: int,
+    ) -> None: ...
+    def layer_norm(
+        self, shape: Sequence[int], weight: _Array | None = None, bias: _Array | None = None, *, eps: float
+    ) -> None: ...
+    def batch_norm(
+        self,
+        mean: Sequence[float],
+        variance: Sequence[float],
+        weight: _Array | None = None,
+        bias: _Array | None = None,
+        *,
+        eps: float,
+    ) -> None: ...
+    def group_norm(
+        self, groups: int, weight: _Array | None = None, bias: _Array | None = None, *, eps: float
+    ) -> None: ...
+    def max_pool2d(self, kernel: tuple[int, int], *, stride: tuple[int, int], padding: tuple[int, int]) -> None: ...
+    def avg_pool2d(
+        self, kernel: tuple[int, int], *, stride: tuple[int, int], padding: tuple[int, int], count_include_pad: bool
+    ) -> None: ...
+    def global_avg_pool(self) -> None: ...
+    def flatten(self) -> None: ...
+    def dropout(self) -> None: ...
+    def activation(self, name: str) -> None: ...
+    def residual(self, body: NetworkBuilder, shortcut: NetworkBuilder) -> None: ...
+    def build(self) -> Network: ...
+
+class Evidence:
+    """The evidence of a posterior at any prior precision and noise, without a new fit."""
+
+    def evaluate(
+        self, prior_precision: Sequence[float], sigma: Sequence[float]
+    ) -> tuple[float, list[float], list[float]]:
+        """The log marginal likelihood, and its derivatives by prior precision and by noise."""
+
+class Samples:
+    """End points of geodesics, one per row. Failed ones are included, and marked as such."""
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Samples:
+        """Reads samples that `save` or `rla sample` wrote."""
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the samples as safetensors, as `rla sample` does."""
+    @property
+    def theta(self) -> _Array:
+        """Weights at the end: samples × parameters."""
+    @property
+    def velocity(self) -> _Array:
+        """Velocities at the end."""
+    @property
+    def nfev(self) -> npt.NDArray[np.int64]:
+        """Evaluations of the acceleration."""
+    @property
+    def drift(self) -> _Array:
+        """The relative change of vᵀGv."""
+    @property
+    def path_drift(self) -> _Array:
+        """Its largest on the way."""
+    @property
+    def status(self) -> npt.NDArray[np.int64]:
+        """0 reached, 1 step limit, 2 not finite, 3 no logarithm."""
+    @property
+    def certified(self) -> npt.NDArray[np.bool_]:
+        """Whether each is certified."""
+    @property
+    def reached(self) -> npt.NDArray[np.bool_]:
+        """Which samples reached the end of their geodesic."""
+    @property
+    def metric(self) -> str | None: ...
+    @property
+    def seed(self) -> int | None: ...
+    @property
+    def smoothing(self) -> float | None: ...
+    @property
+    def failed(self) -> int:
+        """Samples that did not reach their end."""
+    @property
+    def uncertified(self) -> int:
+        """Samples that reached it without a certificate."""
+    @property
+    def residuals(self) -> tuple[float, float, bool] | None:
+        """Root mean deviances at the training data, of the samples and of the linearised network, and whether the samples
+        have left the data; for networks with kinks."""
+    def __len__(self) -> int: ...
+
+class Prediction:
+    """A prediction: one row per input, one column per target or class."""
+
+    @property
+    def mean(self) -> _Array:
+        """The mean of y, or the class probabilities."""
+    @property
+    def epistemic_variance(self) -> _Array:
+        """What more data would reduce."""
+    @property
+    def aleatoric_variance(self) -> _Array:
+        """What more data would not reduce."""
+    @property
+    def total_variance(self) -> _Array:
+        """Their sum."""
+    @property
+    def standard_deviation(self) -> _Array:
+        """The root of the total variance."""
+    @property
+    def entropy(self) -> _Array | None:
+        """The entropy of the class probabilities, where samples were drawn."""
+    @property
+    def mutual_information(self) -> _Array | None:
+        """The mutual information of class and weights, where samples were drawn."""
+    @property
+    def samples(self) -> tuple[int, int, int] | None:
+        """How many Riemannian samples were requested, failed, and are uncertified."""
+    def latent(self) -> tuple[_Array, _Array] | None:
+        """The Gaussian over the raw outputs of a linearised prediction, without observation noise."""
+    def interval(self, level: float) -> tuple[_Array, _Array]:
+        """The interval that contains y with this probability."""
+    def quantiles(self, levels: Sequence[float]) -> list[_Array]:
+        """Quantiles of y, one matrix per level."""
+    def draws(self, count: int, seed: int) -> _Array:
+        """Draws of y, noise included: draws × points × targets."""
+    def mean_draws(self, count: int, seed: int) -> _Array:
+        """Draws of the mean of y given the weights: draws × points × targets or classes."""
+    def log_densities(self, targets: _Array) -> _Array:
+        """log p(y) at each point."""
+    def scores(self, targets: _Array) -> dict[str, float]:
+        """Scores at the observed targets."""
+
+class Posterior:
+    """A trained network with its Laplace posterior. It never changes: what tunes it gives another one."""
+
+    @staticmethod
+    def fit(
+        network: Network,
+        inputs: _Array,
+        targets: _Array,
+        *,
+        columns: dict[str, Any],
+        settings: dict[str, Any],
+        watch: _Watch = None,
+    ) -> Posterior:
+        """Fits the posterior of a network."""
+    def updated(
+        self, inputs: _Array, targets: _Array, *, columns: dict[str, Any], watch: _Watch = None
+    ) -> Posterior:
+        """The posterior with further data."""
+    def with_hyperparameters(self, prior_precision: Sequence[float], sigma: Sequence[float]) -> Posterior:
+        """The posterior with another prior precision and noise."""
+    def optimized(
+        self, *, prior_structure: str, tuned: dict[str, bool], watch: _Watch = None
+    ) -> tuple[Posterior, dict[str, Any]]:
+        """The posterior with the greatest log marginal likelihood."""
+    def optimized_on(
+        self,
+        inputs: _Array,
+        targets: _Array,
+        *,
+        columns: dict[str, Any],
+        tuned: dict[str, bool],
+        link: dict[str, Any],
+        grid: tuple[float, float, int],
+        watch: _Watch = None,
+    ) -> tuple[Posterior, dict[str, Any]]:
+        """The posterior that predicts held-out data best."""
+    def evidence(self, n_precisions: int) -> Evidence:
+        """The log marginal likelihood as a function of the hyperparameters."""
+    def training_fit(self) -> dict[str, Any]:
+        """How the network fits its data."""
+    def predict_map(self, inputs: _Array) -> Prediction: ...
+    def predict_glm(self, inputs: _Array, *, link: dict[str, Any]) -> Prediction: ...
+    def predict_nn(self, inputs: _Array, *, n_samples: int, seed: int) -> Prediction: ...
+    def predict_samples(self, inputs: _Array, samples: Samples) -> Prediction: ...
+    def predict_joint(self, inputs: _Array) -> tuple[_Array, _Array]: ...
+    def draw(self, first: int, count: int, seed: int) -> _Array:
+        """Draws of the weights from the Gaussian, one per row."""
+    def sample(
+        self,
+        *,
+        metric: str,
+        first: int,
+        count: int,
+        seed: int,
+        smoothing: float | None = None,
+        watch: _Watch = None,
+    ) -> Samples:
+        """Samples along geodesics of a metric."""
+    def save(self, path: str | PathLike[str], with_data: bool) -> None: ...
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Posterior: ...
+    def precision(self) -> _Array:
+        """The posterior precision as a matrix."""
+    @property
+    def mean(self) -> _Array: ...
+    @property
+    def n_params(self) -> int: ...
+    @property
+    def n_data(self) -> int: ...
+    @property
+    def n_inputs(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def n_groups(self) -> int: ...
+    @property
+    def has_data(self) -> bool: ...
+    @property
+    def likelihood(self) -> str: ...
+    @property
+    def structure(self) -> str: ...
+    @property
+    def weights(self) -> str: ...
+    @property
+    def curvature(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def has_kinks(self) -> bool: ...
+    @property
+    def prior_precision(self) -> _Array: ...
+    @property
+    def prior_mean(self) -> _Array: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def sigma(self) -> _Array | None: ...
+    @property
+    def log_likelihood(self) -> float: ...
+    @property
+    def log_marginal_likelihood(self) -> float: ...
+    @property
+    def log_det_ratio(self) -> float: ...
+    @property
+    def effective_parameters(self) -> float: ...
+    @property
+    def input_names(self) -> list[str]: ...
+    @property
+    def target_names(self) -> list[str]: ...
+    @property
+    def classes(self) -> list[str] | None: ...

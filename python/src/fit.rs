@@ -1,0 +1,119 @@
+//! What Python says about a fit, as the engine's options.
+
+use std::sync::Arc;
+
+use ndarray::Array2;
+use pyo3::prelude::*;
+use riemannian_laplace::internals::laplace::CurvatureKind;
+use riemannian_laplace::{
+    Dataset, Family, FitOptions, Laplace, Model, Network, PriorMean, PriorValues, Progress, Result, Schema, Structure,
+    Weights,
+};
+
+use crate::errors::{OrRaise, raise};
+
+/// The names of the columns; none where they have no names.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Columns {
+    inputs: Option<Vec<String>>,
+    targets: Option<Vec<String>>,
+    classes: Option<Vec<String>>,
+}
+
+impl Columns {
+    /// The data with these names.
+    pub fn dataset(self, inputs: Array2<f64>, targets: Array2<f64>) -> Result<Dataset> {
+        let unnamed = Schema::unnamed(inputs.ncols(), targets.ncols());
+        let names = |given: Option<Vec<String>>, usual: &[String]| given.unwrap_or_else(|| usual.to_vec());
+        let schema = Schema::new(names(self.inputs, unnamed.inputs()), names(self.targets, unnamed.targets()))?;
+        let schema = match self.classes {
+            Some(classes) => schema.with_classes(classes)?,
+            None => schema,
+        };
+        Dataset::new(inputs, targets)?.with_schema(schema)
+    }
+}
+
+/// The settings of a fit.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Settings {
+    likelihood: String,
+    sigma: Vec<f64>,
+    weights: String,
+    indices: Option<Vec<usize>>,
+    structure: String,
+    prior_precision: Vec<f64>,
+    prior_mean: Vec<f64>,
+    temperature: f64,
+    curvature: String,
+}
+
+/// The same, in the engine's types.
+#[derive(Debug)]
+pub struct Fit {
+    family: Family,
+    weights: Weights,
+    structure: Structure,
+    prior_precision: Vec<f64>,
+    prior_mean: Vec<f64>,
+    temperature: f64,
+    curvature: CurvatureKind,
+}
+
+impl Settings {
+    /// Parses the names.
+    pub fn parse(self, py: Python<'_>) -> PyResult<Fit> {
+        let family = match self.likelihood.as_str() {
+            "gaussian" => Family::gaussian_per_output(&self.sigma),
+            name => name.parse(),
+        };
+        let weights = match self.indices {
+            Some(indices) => Weights::Indices(indices),
+            None => self.weights.parse().or_raise(py)?,
+        };
+        let curvature = CurvatureKind::of_name(&self.curvature).ok_or_else(|| {
+            let known = CurvatureKind::ALL.map(CurvatureKind::name).join(", ");
+            raise(py, "InputError", format!("there is no curvature `{}`; use one of {known}", self.curvature))
+        })?;
+        Ok(Fit {
+            family: family.or_raise(py)?,
+            weights,
+            structure: self.structure.parse().or_raise(py)?,
+            prior_precision: self.prior_precision,
+            prior_mean: self.prior_mean,
+            temperature: self.temperature,
+            curvature,
+        })
+    }
+}
+
+impl Fit {
+    /// The posterior of a network's weights.
+    pub fn run(self, network: &Network, data: Dataset, progress: &dyn Progress) -> Result<Laplace> {
+        let whole: Arc<dyn Model> = Arc::new(network.clone());
+        let first = self.prior_precision.first().copied().unwrap_or(1.0);
+        let rule = FitOptions { prior_precision: first.into(), structure: self.structure, ..Default::default() };
+        let part = self.weights.restrict_with(&whole, &data, &self.family, &rule)?;
+        let options = FitOptions {
+            prior_precision: prior_values(self.prior_precision, &*part),
+            prior_mean: match self.prior_mean[..] {
+                [mean] => PriorMean::Shared(mean),
+                _ => PriorMean::from(self.prior_mean),
+            },
+            temperature: self.temperature,
+            curvature: self.curvature,
+            structure: self.structure,
+        };
+        Laplace::fit_watched(part, data, self.family, &options, progress)
+    }
+}
+
+/// One prior precision, one per layer, or one per weight, by their number.
+pub fn prior_values(values: Vec<f64>, model: &dyn Model) -> PriorValues {
+    if values.len() > 1 && values.len() != model.groups().len() && values.len() == model.n_params() {
+        return PriorValues::PerWeight(values);
+    }
+    values.into()
+}

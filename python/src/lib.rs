@@ -1,0 +1,51 @@
+//! The compiled part of the Python package `riemannian_laplace`: arrays in, arrays out, and everything else is a call
+//! into the crate. What users see (data of many kinds, models of many kinds, warnings) is written in Python on top.
+
+mod builder;
+mod errors;
+mod evidence;
+mod fit;
+mod network;
+mod posterior;
+mod prediction;
+mod samples;
+mod work;
+
+use pyo3::prelude::*;
+
+/// The compiled part of `riemannian_laplace`.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::builder::NetworkBuilder;
+    #[pymodule_export]
+    use crate::evidence::Evidence;
+    #[pymodule_export]
+    use crate::network::Network;
+    #[pymodule_export]
+    use crate::posterior::Posterior;
+    #[pymodule_export]
+    use crate::prediction::Prediction;
+    #[pymodule_export]
+    use crate::samples::Samples;
+
+    use pyo3::prelude::*;
+
+    /// The activations by name.
+    #[pyfunction]
+    fn activations() -> Vec<&'static str> {
+        riemannian_laplace::Activation::ALL.map(riemannian_laplace::Activation::name).to_vec()
+    }
+
+    /// Sets the most memory, in bytes, that the engine may take; none for what the machine has.
+    #[pyfunction]
+    #[pyo3(signature = (n_bytes))]
+    fn set_memory_limit(n_bytes: Option<u64>) {
+        riemannian_laplace::internals::memory::set_limit(n_bytes);
+    }
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,448 @@
+//! The posterior: fitting, tuning, predicting, sampling, files. It never changes: what tunes or adds data gives another
+//! one, so that an interrupted call leaves the old one as it was.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use riemannian_laplace::internals::evaluate::TrainingFit;
+use riemannian_laplace::internals::evidence::{self, AtBound, Free, PriorStructure};
+use riemannian_laplace::internals::geodesic::MetricOptions;
+use riemannian_laplace::internals::predict::{MonteCarlo, predict};
+use riemannian_laplace::{
+    Contents, Draws, EvidenceOptions, Laplace, Link, Method, MetricName, SamplerOptions, Smoothing, ValidationOptions,
+};
+
+use crate::errors::{OrRaise, raise};
+use crate::evidence::Evidence;
+use crate::fit::{Columns, Settings, prior_values};
+use crate::network::Network;
+use crate::prediction::Prediction;
+use crate::samples::Samples;
+use crate::work::run;
+
+type Array<'py> = PyReadonlyArray2<'py, f64>;
+type Watch<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+/// A trained network with its Laplace posterior.
+#[pyclass(frozen, module = "riemannian_laplace._core")]
+#[derive(Debug, Clone)]
+pub struct Posterior {
+    laplace: Laplace,
+}
+
+#[pymethods]
+impl Posterior {
+    /// Fits the posterior of a network.
+    #[staticmethod]
+    #[pyo3(signature = (network, inputs, targets, *, columns, settings, watch=None))]
+    fn fit(
+        py: Python<'_>,
+        network: &Network,
+        inputs: Array<'_>,
+        targets: Array<'_>,
+        columns: Columns,
+        settings: Settings,
+        watch: Watch<'_, '_>,
+    ) -> PyResult<Self> {
+        let fit = settings.parse(py)?;
+        let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
+        let laplace = run(py, watch, |progress| fit.run(&network.network, data, progress))?;
+        Ok(Self { laplace })
+    }
+
+    /// The posterior with further data.
+    #[pyo3(signature = (inputs, targets, *, columns, watch=None))]
+    fn updated(
+        &self,
+        py: Python<'_>,
+        inputs: Array<'_>,
+        targets: Array<'_>,
+        columns: Columns,
+        watch: Watch<'_, '_>,
+    ) -> PyResult<Self> {
+        let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
+        let mut laplace = self.laplace.clone();
+        let laplace = run(py, watch, move |_| laplace.update(data).map(|()| laplace))?;
+        Ok(Self { laplace })
+    }
+
+    /// The posterior with another prior precision and noise (in the units of the data).
+    fn with_hyperparameters(&self, py: Python<'_>, prior_precision: Vec<f64>, sigma: Vec<f64>) -> PyResult<Self> {
+        let mut laplace = self.laplace.clone();
+        let prior = prior_values(prior_precision, &**laplace.model());
+        let sigma = laplace.schema().scale_deviations(&sigma);
+        let laplace = run(py, None, move |_| laplace.set_hyperparameters(&prior, &sigma).map(|()| laplace))?;
+        Ok(Self { laplace })
+    }
+
+    /// The posterior whose prior precision, and noise unless it is held, maximise the log marginal likelihood.
+    #[pyo3(signature = (*, prior_structure, tuned, watch=None))]
+    fn optimized<'py>(
+        &self,
+        py: Python<'py>,
+        prior_structure: &str,
+        tuned: Tuned,
+        watch: Watch<'_, 'py>,
+    ) -> PyResult<(Self, Bound<'py, PyDict>)> {
+        let prior_structure = match prior_structure {
+            "scalar" => PriorStructure::Scalar,
+            "layerwise" => PriorStructure::PerLayer,
+            "diag" => PriorStructure::PerWeight,
+            other => {
+                let message = format!("there is no prior structure `{other}`; use one of scalar, layerwise, diag");
+                return Err(raise(py, "InputError", message));
+            }
+        };
+        let options = EvidenceOptions {
+            prior: free(tuned.prior),
+            prior_structure,
+            sigma: free(tuned.sigma),
+            ..Default::default()
+        };
+        let mut laplace = self.laplace.clone();
+        let (laplace, optimum) = run(py, watch, move |_| laplace.optimize(&options).map(|optimum| (laplace, optimum)))?;
+        let report = PyDict::new(py);
+        report.set_item("log_marginal_likelihood", optimum.log_marginal_likelihood)?;
+        report.set_item("converged", optimum.converged)?;
+        report.set_item("iterations", optimum.iterations)?;
+        report.set_item("gradient_norm", optimum.gradient_norm)?;
+        report.set_item("at_bound", in_words(&optimum.at_bound))?;
+        Ok((Self { laplace }, report))
+    }
+
+    /// The posterior whose prior precision, and noise unless it is held, minimise the negative log likelihood of held-out
+    /// data.
+    #[pyo3(signature = (inputs, targets, *, columns, tuned, link, grid, watch=None))]
+    #[expect(clippy::too_many_arguments, reason = "settings by name")]
+    fn optimized_on<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Array<'_>,
+        targets: Array<'_>,
+        columns: Columns,
+        tuned: Tuned,
+        link: LinkSettings,
+        grid: (f64, f64, usize),
+        watch: Watch<'_, 'py>,
+    ) -> PyResult<(Self, Bound<'py, PyDict>)> {
+        let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
+        let options = ValidationOptions {
+            prior: free(tuned.prior),
+            sigma: free(tuned.sigma),
+            link: link.parse(py)?,
+            grid: (grid.0, grid.1),
+            grid_points: grid.2,
+            ..Default::default()
+        };
+        let mut laplace = self.laplace.clone();
+        let (laplace, optimum) = run(py, watch, move |progress| {
+            laplace.optimize_on(&data, &options, progress).map(|optimum| (laplace, optimum))
+        })?;
+        let report = PyDict::new(py);
+        report.set_item("nll", optimum.nll)?;
+        report.set_item("map_nll", optimum.map_nll)?;
+        report.set_item("evaluations", optimum.evaluations)?;
+        report.set_item("at_bound", in_words(optimum.at_edge.as_slice()))?;
+        Ok((Self { laplace }, report))
+    }
+
+    /// The log marginal likelihood as a function of the hyperparameters.
+    fn evidence(&self, py: Python<'_>, n_precisions: usize) -> PyResult<Evidence> {
+        let laplace = &self.laplace;
+        let evidence = run(py, None, move |_| evidence::Evidence::of(laplace, n_precisions))?;
+        Ok(Evidence { evidence })
+    }
+
+    /// How the network fits its data: explained share, gradient norm, whether it beats a constant and is at a mode.
+    fn training_fit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let fit = run(py, None, |_| TrainingFit::of(&self.laplace))?;
+        let report = PyDict::new(py);
+        report.set_item("explained", fit.explained)?;
+        report.set_item("gradient_norm", fit.gradient_norm)?;
+        report.set_item("output_score", fit.output_score)?;
+        report.set_item("beats_constant", fit.beats_constant())?;
+        report.set_item("is_at_mode", fit.is_at_mode())?;
+        Ok(report)
+    }
+
+    /// A prediction by the network alone.
+    fn predict_map(&self, py: Python<'_>, inputs: Array<'_>) -> PyResult<Prediction> {
+        self.predict(py, inputs, None, Method::Map)
+    }
+
+    /// A prediction by the linearised network.
+    #[pyo3(signature = (inputs, *, link))]
+    fn predict_glm(&self, py: Python<'_>, inputs: Array<'_>, link: LinkSettings) -> PyResult<Prediction> {
+        let link = link.parse(py)?;
+        self.predict(py, inputs, None, Method::Glm(link))
+    }
+
+    /// A prediction by the network itself, averaged over draws of the weights.
+    #[pyo3(signature = (inputs, *, n_samples, seed))]
+    fn predict_nn(&self, py: Python<'_>, inputs: Array<'_>, n_samples: usize, seed: u64) -> PyResult<Prediction> {
+        self.predict(py, inputs, None, Method::Nn(Draws::first(n_samples, seed)))
+    }
+
+    /// A prediction by the network itself, averaged over samples.
+    #[pyo3(signature = (inputs, samples))]
+    fn predict_samples(&self, py: Python<'_>, inputs: Array<'_>, samples: &Samples) -> PyResult<Prediction> {
+        self.predict(py, inputs, None, Method::Samples(Arc::clone(&samples.samples)))
+    }
+
+    /// The linearised prediction of the raw outputs at all inputs jointly: mean and covariance.
+    fn predict_joint<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Array<'py>,
+    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>)> {
+        let inputs = inputs.as_array().to_owned();
+        let joint = run(py, None, |_| self.laplace.predict_joint(&inputs))?;
+        Ok((joint.mean.into_pyarray(py), joint.covariance.into_pyarray(py)))
+    }
+
+    /// Draws of the weights from the Gaussian, one per row.
+    fn draw<'py>(&self, py: Python<'py>, first: usize, count: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let draws = Draws { range: first..first.saturating_add(count), seed };
+        let weights = run(py, None, |_| riemannian_laplace::internals::predict::draw_weights(&self.laplace, &draws))?;
+        Ok(weights.into_pyarray(py))
+    }
+
+    /// Samples along geodesics of a metric.
+    #[pyo3(signature = (*, metric, first, count, seed, smoothing=None, watch=None))]
+    #[expect(clippy::too_many_arguments, reason = "settings by name")]
+    fn sample(
+        &self,
+        py: Python<'_>,
+        metric: &str,
+        first: usize,
+        count: usize,
+        seed: u64,
+        smoothing: Option<f64>,
+        watch: Watch<'_, '_>,
+    ) -> PyResult<Samples> {
+        let metric: MetricName = metric.parse().map_err(riemannian_laplace::Error::from).or_raise(py)?;
+        let smoothing = match smoothing {
+            None => Smoothing::Default,
+            Some(0.0) => Smoothing::None,
+            Some(width) => Smoothing::Width(width),
+        };
+        let how = MetricOptions { smoothing, ..Default::default() };
+        let options = SamplerOptions { range: first..first.saturating_add(count), seed, ..Default::default() };
+        let samples = run(py, watch, |progress| self.laplace.sample_riemannian_with(metric, &how, &options, progress))?;
+        Ok(samples.into())
+    }
+
+    /// Writes the posterior, with its training data or with the sums over them.
+    fn save(&self, py: Python<'_>, path: PathBuf, with_data: bool) -> PyResult<()> {
+        let contents = if with_data { Contents::TrainingData } else { Contents::Curvature };
+        run(py, None, |_| self.laplace.save(&path, contents))
+    }
+
+    /// Reads a posterior.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        Ok(Self { laplace: run(py, None, |_| Laplace::load(&path))? })
+    }
+
+    /// θ̂ of the uncertain weights.
+    #[getter]
+    fn mean<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, self.laplace.parameters())
+    }
+
+    /// The posterior precision as a matrix.
+    fn precision<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let precision = self.laplace.precision();
+        let size = precision.n_params();
+        let matrix = run(py, None, |_| {
+            let advice = "draw samples, or predict, instead of asking for the matrix";
+            riemannian_laplace::internals::memory::check("the precision", 2.0 * (size as f64).powi(2), advice)?;
+            Ok(precision.to_matrix())
+        })?;
+        Ok(ndarray::Array2::from_shape_fn((size, size), |(i, j)| matrix[(i, j)]).into_pyarray(py))
+    }
+
+    #[getter]
+    fn n_params(&self) -> usize {
+        self.laplace.model().n_params()
+    }
+
+    #[getter]
+    fn n_data(&self) -> usize {
+        self.laplace.n_data()
+    }
+
+    #[getter]
+    fn n_inputs(&self) -> usize {
+        self.laplace.model().n_inputs()
+    }
+
+    #[getter]
+    fn n_outputs(&self) -> usize {
+        self.laplace.model().n_outputs()
+    }
+
+    /// The number of prior precisions that are one per layer.
+    #[getter]
+    fn n_groups(&self) -> usize {
+        self.laplace.model().groups().len()
+    }
+
+    #[getter]
+    fn has_data(&self) -> bool {
+        self.laplace.data().is_some()
+    }
+
+    #[getter]
+    fn likelihood(&self) -> &'static str {
+        self.laplace.family().likelihood().name()
+    }
+
+    /// The structure in a word: full, kron, diag…
+    #[getter]
+    fn structure(&self) -> &'static str {
+        self.laplace.structure().word()
+    }
+
+    /// What of the network is uncertain, in words.
+    #[getter]
+    fn weights(&self) -> String {
+        self.laplace.model().subset().map_or_else(|| "all weights".to_string(), |place| place.name.to_string())
+    }
+
+    #[getter]
+    fn curvature(&self) -> &'static str {
+        self.laplace.curvature_kind().name()
+    }
+
+    /// The network in words.
+    #[getter]
+    fn description(&self) -> String {
+        self.laplace.model().description()
+    }
+
+    #[getter]
+    fn has_kinks(&self) -> bool {
+        self.laplace.model().has_kinks()
+    }
+
+    #[getter]
+    fn prior_precision<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, self.laplace.prior().values())
+    }
+
+    #[getter]
+    fn prior_mean<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, self.laplace.prior_mean().values())
+    }
+
+    #[getter]
+    fn temperature(&self) -> f64 {
+        self.laplace.temperature()
+    }
+
+    /// The noise in the units of the data; none for likelihoods without noise.
+    #[getter]
+    fn sigma<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
+        self.laplace.sigma().map(|sigma| sigma.into_pyarray(py))
+    }
+
+    #[getter]
+    fn log_likelihood(&self) -> f64 {
+        self.laplace.log_likelihood()
+    }
+
+    #[getter]
+    fn log_marginal_likelihood(&self) -> f64 {
+        self.laplace.log_marginal_likelihood()
+    }
+
+    #[getter]
+    fn log_det_ratio(&self) -> f64 {
+        self.laplace.log_det_ratio()
+    }
+
+    #[getter]
+    fn effective_parameters(&self) -> f64 {
+        self.laplace.effective_parameters()
+    }
+
+    #[getter]
+    fn input_names(&self) -> Vec<String> {
+        self.laplace.schema().inputs().to_vec()
+    }
+
+    #[getter]
+    fn target_names(&self) -> Vec<String> {
+        self.laplace.schema().targets().to_vec()
+    }
+
+    #[getter]
+    fn classes(&self) -> Option<Vec<String>> {
+        self.laplace.schema().classes().map(<[String]>::to_vec)
+    }
+
+    fn __repr__(&self) -> String {
+        let laplace = &self.laplace;
+        format!(
+            "Posterior({}, {}, {}, N = {})",
+            laplace.model().description(),
+            laplace.family().likelihood().name(),
+            laplace.structure().word(),
+            laplace.n_data()
+        )
+    }
+}
+
+impl Posterior {
+    fn predict(&self, py: Python<'_>, inputs: Array<'_>, watch: Watch<'_, '_>, method: Method) -> PyResult<Prediction> {
+        let inputs = inputs.as_array().to_owned();
+        let prediction = run(py, watch, |progress| predict(&self.laplace, &inputs, &method, progress))?;
+        Ok(Prediction { prediction })
+    }
+}
+
+/// Which hyperparameters are tuned.
+#[derive(Debug, Clone, Copy, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Tuned {
+    prior: bool,
+    sigma: bool,
+}
+
+fn free(tuned: bool) -> Free {
+    if tuned { Free::Tuned } else { Free::Held }
+}
+
+/// A link by name, with the draws of Monte Carlo.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct LinkSettings {
+    name: String,
+    samples: usize,
+    seed: u64,
+}
+
+impl LinkSettings {
+    fn parse(&self, py: Python<'_>) -> PyResult<Link> {
+        match self.name.as_str() {
+            "centred" => Ok(Link::Centred),
+            "probit" => Ok(Link::Probit),
+            "bridge" => Ok(Link::Bridge),
+            "mc" => Ok(Link::MonteCarlo(MonteCarlo { samples: self.samples, seed: self.seed })),
+            other => Err(raise(
+                py,
+                "InputError",
+                format!("there is no link `{other}`; use one of probit, mc, bridge, centred"),
+            )),
+        }
+    }
+}
+
+/// Hyperparameters that ran to a bound, as sentences.
+fn in_words(bounds: &[AtBound]) -> Vec<String> {
+    bounds.iter().map(ToString::to_string).collect()
+}
