@@ -53,5 +53,7 @@ pub mod random;
 pub mod reference;
 #[path = "target.rs"]
 pub mod target;
+#[path = "team/mod.rs"]
+pub mod team;
 #[path = "tensors/mod.rs"]
 pub mod tensors;

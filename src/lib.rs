@@ -52,7 +52,7 @@ pub mod internals;
 
 use internals::{
     data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory, metric,
-    network, ode, optimize, predict, prior, progress, random, target, tensors,
+    network, ode, optimize, predict, prior, progress, random, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use riemannian_laplace::internals::progress;
+use riemannian_laplace::internals::team::Team;
 
 use super::output::short;
 
@@ -18,12 +19,18 @@ pub fn say(message: impl Display) {
 #[derive(Debug)]
 pub struct Console {
     quiet: bool,
+    team: Team,
 }
 
 impl Console {
-    /// A console that omits notes, progress and summaries when `quiet`.
-    pub fn new(quiet: bool) -> Self {
-        Self { quiet }
+    /// A console that omits notes, progress and summaries when `quiet`. Of a team, only the first speaks.
+    pub fn new(quiet: bool, team: Team) -> Self {
+        Self { quiet: quiet || !team.is_first(), team }
+    }
+
+    /// Those who share the work.
+    pub fn team(&self) -> &Team {
+        &self.team
     }
 
     /// Whether only results, warnings and errors are wanted.
@@ -40,7 +47,9 @@ impl Console {
 
     /// Something a user should not miss.
     pub fn warn(&self, message: impl Display) {
-        say(format_args!("warning: {message}"));
+        if self.team.is_first() {
+            say(format_args!("warning: {message}"));
+        }
     }
 
     /// A bar for work of known length. It draws nothing unless stderr is a terminal, and vanishes when dropped.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ndarray::Array2;
+use riemannian_laplace::Batches;
 use riemannian_laplace::Laplace;
 use riemannian_laplace::Model;
-use riemannian_laplace::internals::data::{Table, TableOptions, list_names};
+use riemannian_laplace::internals::data::{CsvStream, Table, TableOptions, list_names};
 use riemannian_laplace::internals::likelihood::Likelihood;
 use riemannian_laplace::{Dataset, Schema};
 
@@ -14,6 +15,7 @@ use super::arguments::LikelihoodName;
 use super::console::Console;
 use super::failure::Failure;
 use super::output::counted;
+use super::source::{self, Classes, Source};
 
 /// The columns and rows that are left out.
 #[derive(Debug, Args)]
@@ -30,18 +32,25 @@ impl LeaveOutArgs {
     /// Reads a file without the columns that were named, those in `also` (which must be there) and those in
     /// `if_present`.
     fn read(&self, path: &Path, also: &[String], if_present: &[String], console: &Console) -> Result<Table, Failure> {
+        let table = Table::read_with(path, &self.options(also, if_present)?)?;
+        self.note_dropped(path, table.n_dropped(), console);
+        Ok(table)
+    }
+
+    /// What is read of a file without those columns as well.
+    fn options(&self, also: &[String], if_present: &[String]) -> Result<TableOptions, Failure> {
         refuse_twice("--ignore", &self.ignore)?;
-        let options = TableOptions {
+        Ok(TableOptions {
             ignore: self.ignore.iter().chain(also).cloned().collect(),
             ignore_if_present: if_present.to_vec(),
             drop_missing: self.drop_missing,
-        };
-        let table = Table::read_with(path, &options)?;
-        if table.n_dropped() > 0 {
-            let rows = counted(table.n_dropped(), "row");
-            console.note(format!("{}: {rows} with empty cells left out", path.display()));
+        })
+    }
+
+    fn note_dropped(&self, path: &Path, dropped: usize, console: &Console) {
+        if dropped > 0 {
+            console.note(format!("{}: {} with empty cells left out", path.display(), counted(dropped, "row")));
         }
-        Ok(table)
     }
 
     /// The inputs at which a posterior is to predict, in the units of the file. `not_inputs` are columns of the file in
@@ -85,18 +94,7 @@ impl DataArgs {
 
     /// Reads the file and matches its columns by name with those of a schema, in the units of its scaling.
     pub fn read_for(&self, schema: &Schema, console: &Console) -> Result<DataFile, Failure> {
-        let sorted = |names: &[String]| {
-            let mut names = names.to_vec();
-            names.sort_unstable();
-            names
-        };
-        if sorted(&self.target) != sorted(schema.targets()) {
-            return Err(Failure::Usage(format!(
-                "--target names {}, but the target of the model is {}",
-                self.target.join(", "),
-                schema.targets().join(", "),
-            )));
-        }
+        self.check_target_names(schema)?;
         let table = self.table(console)?;
         let dataset = table.dataset_for(schema).map_err(Failure::about(&self.data))?;
         self.finish(table, dataset)
@@ -114,19 +112,67 @@ impl DataArgs {
         Ok(DataFile { table, path: path.to_path_buf(), dataset })
     }
 
-    fn table(&self, console: &Console) -> Result<Table, Failure> {
-        refuse_twice("--target", &self.target)?;
-        if let Some(name) = self.target.iter().find(|name| self.leave_out.ignore.contains(name)) {
-            return Err(Failure::Usage(format!("--ignore names the target column `{name}`")));
+    /// Opens the file to be read in batches: the columns of a schema, or those that the options name.
+    pub fn stream(
+        &self,
+        schema: Option<&Schema>,
+        likelihood: LikelihoodName,
+        console: &Console,
+    ) -> Result<Source, Failure> {
+        match schema {
+            Some(schema) => self.check_target_names(schema)?,
+            None => self.check_names()?,
         }
+        let classes = if likelihood.takes_classes() { Classes::Yes } else { Classes::No };
+        let (columns, options) = (source::columns(schema, &self.target, classes), self.leave_out.options(&[], &[])?);
+        let rows = CsvStream::open(&self.data, &options, columns, console.team().clone())?;
+        self.leave_out.note_dropped(&self.data, rows.n_dropped(), console);
+        self.check_inputs(rows.schema())?;
+        Ok(Source::stream(&self.data, rows))
+    }
+
+    fn table(&self, console: &Console) -> Result<Table, Failure> {
+        self.check_names()?;
         self.leave_out.read(&self.data, &[], &[], console)
     }
 
-    fn finish(&self, table: Table, dataset: Dataset) -> Result<DataFile, Failure> {
-        if dataset.inputs().ncols() == 0 {
+    /// Checks what the options name.
+    fn check_names(&self) -> Result<(), Failure> {
+        refuse_twice("--target", &self.target)?;
+        match self.target.iter().find(|name| self.leave_out.ignore.contains(name)) {
+            Some(name) => Err(Failure::Usage(format!("--ignore names the target column `{name}`"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that --target names the targets of a schema.
+    fn check_target_names(&self, schema: &Schema) -> Result<(), Failure> {
+        let sorted = |names: &[String]| {
+            let mut names = names.to_vec();
+            names.sort_unstable();
+            names
+        };
+        if sorted(&self.target) == sorted(schema.targets()) {
+            return self.check_names();
+        }
+        Err(Failure::Usage(format!(
+            "--target names {}, but the target of the model is {}",
+            self.target.join(", "),
+            schema.targets().join(", "),
+        )))
+    }
+
+    /// Checks that there are input columns.
+    fn check_inputs(&self, schema: &Schema) -> Result<(), Failure> {
+        if schema.inputs().is_empty() {
             let path = self.data.display();
             return Err(Failure::Usage(format!("{path}: there are no input columns; every column is a target")));
         }
+        Ok(())
+    }
+
+    fn finish(&self, table: Table, dataset: Dataset) -> Result<DataFile, Failure> {
+        self.check_inputs(dataset.schema())?;
         Ok(DataFile { table, path: self.data.clone(), dataset })
     }
 }
@@ -143,60 +189,82 @@ pub struct DataFile {
 impl DataFile {
     /// Checks that there are as many target columns as the likelihood takes.
     pub fn check_target_columns(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
-        let targets = self.dataset.schema().targets();
-        let (expected, found) = (likelihood.n_targets(n_outputs), targets.len());
-        if expected != found {
-            return Err(Failure::Usage(format!(
-                "--target names {} ({}); a {} likelihood over {} takes {expected}",
-                counted(found, "column"),
-                list_names(targets),
-                likelihood.name(),
-                counted(n_outputs, "network output"),
-            )));
-        }
-        Ok(())
+        check_target_count(self.dataset.schema(), likelihood, n_outputs)
     }
 
     /// Checks the targets; the error names the line of the first that the likelihood cannot have produced.
     pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
-        self.check_target_columns(likelihood, n_outputs)?;
-        let schema = self.dataset.schema();
-        for (target, name) in schema.targets().iter().enumerate() {
-            let Some(classes) = schema.classes_of(target) else { continue };
-            let expected = match likelihood.name() {
-                "bernoulli" => 2,
-                _ => n_outputs,
-            };
-            if classes.len() != expected {
-                let column = if schema.targets().len() > 1 { format!(" of `{name}`") } else { String::new() };
-                return Err(Failure::Usage(format!(
-                    "{}: the labels{column} name {} ({}); a {} likelihood over {} takes {expected}",
-                    self.path.display(),
-                    if classes.len() == 1 { "1 class".to_string() } else { format!("{} classes", classes.len()) },
-                    list_names(classes),
-                    likelihood.name(),
-                    counted(n_outputs, "network output"),
-                )));
-            }
-        }
+        check_targets(&self.path, self.dataset.schema(), likelihood, n_outputs)?;
         Ok(self.table.check_targets(&self.dataset, likelihood, n_outputs)?)
     }
 
     /// Checks inputs and targets against a network.
     pub fn check_against(&self, model: &dyn Model, likelihood: &dyn Likelihood) -> Result<(), Failure> {
-        let (expected, found) = (model.n_inputs(), self.dataset.inputs().ncols());
-        if expected != found {
-            return Err(Failure::Usage(format!(
-                "{}: the network has {}, the file {} ({}) besides the target {}",
-                self.path.display(),
-                counted(expected, "input"),
-                counted(found, "input column"),
-                list_names(self.dataset.schema().inputs()),
-                list_names(self.dataset.schema().targets()),
-            )));
-        }
+        check_columns(&self.path, self.dataset.schema(), model, likelihood)?;
         self.check_targets(likelihood, model.n_outputs())
     }
+}
+
+/// Checks the columns of a file against a network.
+pub fn check_columns(
+    path: &Path,
+    schema: &Schema,
+    model: &dyn Model,
+    likelihood: &dyn Likelihood,
+) -> Result<(), Failure> {
+    let (expected, found) = (model.n_inputs(), schema.inputs().len());
+    if expected != found {
+        return Err(Failure::Usage(format!(
+            "{}: the network has {}, the file {} ({}) besides the target {}",
+            path.display(),
+            counted(expected, "input"),
+            counted(found, "input column"),
+            list_names(schema.inputs()),
+            list_names(schema.targets()),
+        )));
+    }
+    check_targets(path, schema, likelihood, model.n_outputs())
+}
+
+/// Checks that there are as many target columns as the likelihood takes.
+fn check_target_count(schema: &Schema, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
+    let targets = schema.targets();
+    let (expected, found) = (likelihood.n_targets(n_outputs), targets.len());
+    if expected != found {
+        return Err(Failure::Usage(format!(
+            "--target names {} ({}); a {} likelihood over {} takes {expected}",
+            counted(found, "column"),
+            list_names(targets),
+            likelihood.name(),
+            counted(n_outputs, "network output"),
+        )));
+    }
+    Ok(())
+}
+
+/// The same, and that the labels name as many classes as the network has outputs for.
+fn check_targets(path: &Path, schema: &Schema, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
+    check_target_count(schema, likelihood, n_outputs)?;
+    let targets = schema.targets();
+    for (target, name) in targets.iter().enumerate() {
+        let Some(classes) = schema.classes_of(target) else { continue };
+        let expected = match likelihood.name() {
+            "bernoulli" => 2,
+            _ => n_outputs,
+        };
+        if classes.len() != expected {
+            let column = if targets.len() > 1 { format!(" of `{name}`") } else { String::new() };
+            return Err(Failure::Usage(format!(
+                "{}: the labels{column} name {} ({}); a {} likelihood over {} takes {expected}",
+                path.display(),
+                if classes.len() == 1 { "1 class".to_string() } else { format!("{} classes", classes.len()) },
+                list_names(classes),
+                likelihood.name(),
+                counted(n_outputs, "network output"),
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a list of column names in which one appears twice.

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
+use riemannian_laplace::internals::data::CsvStream;
 use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{AtBound, Free};
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
@@ -24,6 +25,7 @@ use super::output::{OneOrMany, OutputFile, Summary, counted, print, print_json, 
 use super::posterior_form::FormArgs;
 use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
+use super::source::Reading;
 use super::training_fit::{self, TrainingFitReport};
 use super::validation::{self, ValidationArgs, ValidationReport};
 
@@ -143,7 +145,7 @@ struct BoundReport {
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let began = Instant::now();
-    let Fitted { mut laplace, origin, out } = match &args.from.from {
+    let Fitted { mut laplace, origin, out, streamed } = match &args.from.from {
         Some(path) => go_on(args, path, console)?,
         None => fit(args, console)?,
     };
@@ -155,7 +157,10 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     };
     // Without the data, or with a prior whose data are gone, there is nothing to look at.
     let fit = match origin {
-        Origin::New => Some(TrainingFit::of(&laplace)?),
+        Origin::New => Some(match &streamed {
+            Some(rows) => TrainingFit::over(&laplace, rows)?,
+            None => TrainingFit::of(&laplace)?,
+        }),
         Origin::MoreData { .. } | Origin::NextTask { .. } => TrainingFit::of(&laplace).ok(),
     };
     let seconds = began.elapsed().as_secs_f64();
@@ -163,7 +168,13 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         training_fit::warn(fit, console);
     }
 
+    if !console.team().is_first() {
+        return Ok(());
+    }
     let contents = if args.without_data { Contents::Curvature } else { Contents::TrainingData };
+    if let (Contents::TrainingData, Some(rows)) = (contents, &streamed) {
+        laplace.keep_data(rows.read_all()?)?;
+    }
     laplace.save(out.path(), contents)?;
     if args.json {
         return print_json(&report(&laplace, origin, fit.as_ref(), &tuning, seconds));
@@ -179,6 +190,8 @@ struct Fitted {
     laplace: Laplace,
     origin: Origin,
     out: OutputFile,
+    /// The data, where they were read in batches.
+    streamed: Option<CsvStream>,
 }
 
 /// Fits a network to its data.
@@ -203,10 +216,12 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&model.path))?;
-    let data = args.scaling.read(&args.data, &model.path, likelihood, console)?;
-    data.check_against(network, family.likelihood())?;
-    model.check(&file, &data.dataset, console)?;
-    let schema = data.dataset.schema();
+    let data = args.scaling.read(&args.data, &model.path, likelihood, reading(args, console), console)?;
+    data.check_against(network, &family)?;
+    if let Some(dataset) = data.dataset() {
+        model.check(&file, dataset, console)?;
+    }
+    let schema = data.schema();
     let family = match family.sigma() {
         Some(sigma) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
         _ => family,
@@ -223,7 +238,7 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     let _progress = console.spinner("fitting the posterior");
     let rule = FitOptions { prior_precision: PriorValues::Shared(args.prior.first()), structure, ..Default::default() };
     let whole: Arc<dyn Model> = Arc::new(network.clone());
-    let part = weights.restrict_with(&whole, &data.dataset, &family, &rule).map_err(Failure::about(&model.path))?;
+    let part = weights.restrict_with(&whole, data.batches(), &family, &rule).map_err(Failure::about(&model.path))?;
     let options = FitOptions {
         prior_precision: args.prior.precision(network, &*part, &model.path)?,
         prior_mean: args.prior.mean(network, &*part)?,
@@ -231,7 +246,7 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         curvature: args.curvature,
         structure,
     };
-    let start = |options: &FitOptions| Laplace::fit_shared(part.clone(), data.dataset.clone(), family.clone(), options);
+    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
     let laplace = match start(&options) {
         // Tuning needs a place to start from, and finds its own way from there.
         Err(Error::IndefiniteHessian { least, shared: Some(prior) })
@@ -241,7 +256,15 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         }
         laplace => laplace?,
     };
-    Ok(Fitted { laplace, origin: Origin::New, out })
+    Ok(Fitted { laplace, origin: Origin::New, out, streamed: data.streamed() })
+}
+
+/// How the data are read: in batches where the posterior does not keep them, or where several processes share them. To
+/// compare outputs, all of them are needed.
+fn reading(args: &FitArgs, console: &Console) -> Reading {
+    let compared = args.model.as_ref().is_some_and(|model| model.check.is_some());
+    let batches = args.without_data || console.team().size() > 1;
+    if batches && !compared { Reading::Streamed } else { Reading::Whole }
 }
 
 /// Goes on from a posterior.
@@ -256,7 +279,7 @@ fn go_on(args: &FitArgs, from: &Path, console: &Console) -> Result<Fitted, Failu
     let data = args.data.read_for(earlier.laplace().schema(), console)?;
     data.check_against(&**earlier.laplace().model(), family.likelihood())?;
     let (laplace, origin) = earlier.go_on(network, data, &args.sigma, structure, console)?;
-    Ok(Fitted { laplace, origin, out })
+    Ok(Fitted { laplace, origin, out, streamed: None })
 }
 
 /// The kinds of curvature by name.

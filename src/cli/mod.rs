@@ -24,6 +24,8 @@ mod prior;
 mod sample;
 mod scaling;
 mod smoothing;
+mod source;
+mod team;
 mod train;
 mod training_fit;
 mod validation;
@@ -32,9 +34,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use riemannian_laplace::internals::memory;
+use riemannian_laplace::internals::team::Team;
 
 use console::{Console, say};
 use failure::Failure;
+use team::Crew;
 
 /// Uncertainty for trained neural networks: Laplace and Riemannian Laplace approximations of an MLP.
 ///
@@ -73,6 +77,13 @@ enum Command {
     Log(log::LogArgs),
 }
 
+impl Command {
+    /// Whether several processes can share the work.
+    fn is_shared(&self) -> bool {
+        matches!(self, Command::Fit(_))
+    }
+}
+
 /// Options that every command takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
@@ -91,25 +102,26 @@ struct GlobalArgs {
 /// Parses the command line, runs the command and reports its failure, if any, on stderr.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
+    match Crew::assemble() {
+        Ok(crew) => crew.finish(run(&cli, crew.team())),
         Err(failure) => {
             say(format_args!("error: {failure}"));
-            for cause in failure.further_causes() {
-                say(format_args!("  caused by: {cause}"));
-            }
             ExitCode::from(failure.exit_status())
         }
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Failure> {
+fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
     memory::set_limit(cli.global.max_memory);
     if let Some(threads) = cli.global.threads {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
         pool.map_err(|error| Failure::Usage(format!("--threads {threads}: {error}")))?;
     }
-    let console = Console::new(cli.global.quiet);
+    if team.size() > 1 && !cli.command.is_shared() {
+        let problem = "only `fit` runs on several processes; start this command without mpirun";
+        return Err(Failure::Usage(problem.to_string()));
+    }
+    let console = Console::new(cli.global.quiet, team.clone());
     match &cli.command {
         Command::Train(args) => train::run(args, &console),
         Command::Fit(args) => fit::run(args, &console),

@@ -9,9 +9,10 @@ use riemannian_laplace::{Scaling, Schema, Standardize};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
-use super::data::{DataArgs, DataFile};
+use super::data::DataArgs;
 use super::failure::Failure;
 use super::model::is_onnx;
+use super::source::{Reading, Source};
 
 /// Whether the data are standardised.
 #[derive(Debug, Args)]
@@ -65,20 +66,23 @@ impl ScalingArgs {
         data: &DataArgs,
         model: &Path,
         likelihood: LikelihoodName,
+        reading: Reading,
         console: &Console,
-    ) -> Result<DataFile, Failure> {
+    ) -> Result<Source, Failure> {
         let (schema, recorded) = recorded(model)?;
-        let mut file = match &schema {
-            Some(schema) => data.read_for(&schema.without_scaling(), console)?,
-            None => data.read(likelihood, console)?,
+        let plain = schema.as_ref().map(Schema::without_scaling);
+        let source = match (reading, &plain) {
+            (Reading::Whole, Some(schema)) => Source::Whole(data.read_for(schema, console)?),
+            (Reading::Whole, None) => Source::Whole(data.read(likelihood, console)?),
+            (Reading::Streamed, schema) => data.stream(schema.as_ref(), likelihood, console)?,
         };
-        if file.dataset.schema().classes().is_some() && !likelihood.takes_classes() {
+        if source.schema().classes().is_some() && !likelihood.takes_classes() {
             let model = model.display();
             return Err(Failure::Usage(format!(
                 "{model}: the network was trained on classes; choose --likelihood categorical or bernoulli"
             )));
         }
-        let asked = self.asked(&file, likelihood)?;
+        let asked = self.asked(&source, likelihood)?;
         let contradiction = |says: &str| {
             Err(Failure::Usage(format!(
                 "{}: the model file says that the network was trained on {says}; leave out --standardize and --scaling",
@@ -91,25 +95,24 @@ impl ScalingArgs {
             }
             (None, Some(_)) if schema.is_some() => return contradiction("data that were not scaled"),
             (Some(scaling), _) | (None, Some(scaling)) => scaling,
-            (None, None) => return Ok(file),
+            (None, None) => return Ok(source),
         };
         if scaling.targets.is_some() && !likelihood.takes_reals() {
             return Err(Failure::Usage(
                 "the scaling has targets, which only --likelihood gaussian can scale; leave them out".to_string(),
             ));
         }
-        let source = self.scaling.as_deref().unwrap_or(model);
-        file.dataset = file.dataset.scaled_by(scaling).map_err(Failure::about(source))?;
-        Ok(file)
+        let origin = self.scaling.as_deref().unwrap_or(model);
+        source.scaled_by(scaling).map_err(Failure::about(origin))
     }
 
     /// The scaling that the options ask for.
-    fn asked(&self, file: &DataFile, likelihood: LikelihoodName) -> Result<Option<Scaling>, Failure> {
+    fn asked(&self, source: &Source, likelihood: LikelihoodName) -> Result<Option<Scaling>, Failure> {
         if let Some(path) = &self.scaling {
             return Ok(Some(Scaling::read(path)?));
         }
         match self.standardize.which(likelihood) {
-            Some(which) => Ok(file.dataset.standardized(which)?.schema().scaling().cloned()),
+            Some(which) => Ok(Some(Scaling::over(source.batches(), which)?)),
             None => Ok(None),
         }
     }

@@ -10,6 +10,7 @@ use ndarray::{Axis, CowArray, Ix2, Slice};
 
 use super::{Dataset, Schema};
 use crate::error::{Error, Result};
+use crate::team::{Parts, Team};
 
 /// The greatest number of blocks.
 const MOST_BLOCKS: usize = 12;
@@ -73,6 +74,55 @@ pub trait Batches: Send + Sync {
     /// The rows of a range in order, at most `most_rows` at a time. Each call starts afresh. Rows that do not exist are
     /// an error; an empty range is not.
     fn batches(&self, rows: Range<usize>, most_rows: usize) -> Result<BatchIterator<'_>>;
+
+    /// The processes among which the rows are shared: each has the same source and sums over its own blocks. `None` where
+    /// this process sums over all of them.
+    fn team(&self) -> Option<&Team> {
+        None
+    }
+}
+
+/// A sum over the data: `of_block` for each of [`row_blocks`], then the sum over the blocks in their order. Where a
+/// [team](Batches::team) shares the data, each rank computes its own blocks, and all get the same sum.
+///
+/// ```
+/// use ndarray::array;
+/// use riemannian_laplace::internals::data::sum_over_blocks;
+/// use riemannian_laplace::internals::team::Sums;
+/// use riemannian_laplace::{Batches, Dataset};
+/// let data = Dataset::new(array![[0.0], [1.0]], array![[3.0], [4.0]])?;
+/// let sum = sum_over_blocks(&data, &Sums, |rows| {
+///     data.batches(rows, 1)?.try_fold(vec![0.0], |sum, batch| Ok(vec![sum[0] + batch?.targets.sum()]))
+/// })?;
+/// assert_eq!(sum, [7.0]);
+/// # Ok::<(), riemannian_laplace::Error>(())
+/// ```
+pub fn sum_over_blocks<P: Parts>(
+    data: &dyn Batches,
+    parts: &P,
+    of_block: impl FnMut(Range<usize>) -> Result<P::Part>,
+) -> Result<P::Part> {
+    let team = data.team().cloned().unwrap_or_default();
+    sum_over_blocks_of(&team, data, parts, of_block)
+}
+
+/// The same for the ranks of this team, whichever share the data.
+pub(crate) fn sum_over_blocks_of<P: Parts>(
+    team: &Team,
+    data: &dyn Batches,
+    parts: &P,
+    mut of_block: impl FnMut(Range<usize>) -> Result<P::Part>,
+) -> Result<P::Part> {
+    let blocks = row_blocks(data.n_rows());
+    let mine = blocks.get(team.share(blocks.len())).unwrap_or_default();
+    let sum = team.fold(
+        parts,
+        mine.iter().map(|block| {
+            team.count_rows(block.len());
+            of_block(block.clone())
+        }),
+    )?;
+    sum.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })
 }
 
 impl Batches for Dataset {

@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, Axis};
 
-use super::{Scaling, Schema, Standardization};
+use super::{Scaling, Schema};
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::Likelihood;
 
@@ -91,6 +91,11 @@ impl Dataset {
         &self.targets
     }
 
+    /// Inputs and targets.
+    pub fn into_arrays(self) -> (Array2<f64>, Array2<f64>) {
+        (self.inputs, self.targets)
+    }
+
     /// The names of columns and classes, and the scaling.
     pub fn schema(&self) -> &Schema {
         &self.schema
@@ -129,11 +134,7 @@ impl Dataset {
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
     pub fn standardized(&self, which: Standardize) -> Result<Self> {
-        let targets = match which {
-            Standardize::Inputs => None,
-            Standardize::InputsAndTargets => Some(Standardization::of(self.targets.view())?),
-        };
-        self.scaled_by(Scaling { inputs: Standardization::of(self.inputs.view())?, targets })
+        self.scaled_by(Scaling::over(self, which)?)
     }
 
     /// The data as seen by a network that was trained on data scaled in this way; the schema keeps the scaling.

@@ -8,18 +8,26 @@
 mod batches;
 mod dataset;
 #[cfg(feature = "cli")]
+mod index;
+#[cfg(feature = "cli")]
 mod reader;
 mod scaling;
 mod schema;
+mod standardize;
+#[cfg(feature = "cli")]
+mod stream;
 #[cfg(feature = "cli")]
 mod table;
 
-pub use batches::{Batch, BatchIterator, Batches, row_blocks};
+pub(crate) use batches::sum_over_blocks_of;
+pub use batches::{Batch, BatchIterator, Batches, row_blocks, sum_over_blocks};
 pub(crate) use dataset::check_targets;
 pub use dataset::{Dataset, Standardize};
 #[cfg(feature = "cli")]
 pub use reader::TableOptions;
 pub use scaling::{Scaling, Standardization};
 pub use schema::{SCALING_KEY, SCHEMA_KEY, Schema, list_names};
+#[cfg(feature = "cli")]
+pub use stream::{CsvStream, StreamColumns};
 #[cfg(feature = "cli")]
 pub use table::Table;

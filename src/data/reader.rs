@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ndarray::Array2;
 
@@ -35,11 +35,35 @@ impl Table {
 
     /// As [`read`](Self::read), without some columns, or without the rows in which a cell is empty.
     pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
+        let mut open = OpenTable::open(path, options, check_memory)?;
+        let mut cells = Cells::default();
+        while open.next_row(&mut cells)?.is_some() {}
+        cells.into_table(&open)
+    }
+}
+
+/// A file whose header has been read; its rows come next.
+pub(super) struct OpenTable {
+    pub(super) path: PathBuf,
+    header: Vec<String>,
+    kept: Vec<usize>,
+    drop_missing: bool,
+    reader: csv::Reader<BufReader<File>>,
+    record: csv::StringRecord,
+}
+
+impl OpenTable {
+    /// Opens a file and reads its header, after a look at how it begins and at its length.
+    pub(super) fn open(
+        path: &Path,
+        options: &TableOptions,
+        look: impl Fn(&Path, &[u8], u64) -> Result<()>,
+    ) -> Result<Self> {
         let file = File::open(path).map_err(Error::io(path))?;
         let length = file.metadata().map_err(Error::io(path))?.len();
         let mut buffered = BufReader::with_capacity(LOOK_AHEAD, file);
         let start = buffered.fill_buf().map_err(Error::io(path))?;
-        check_memory(path, start, length)?;
+        look(path, start, length)?;
         let mut reader =
             csv::ReaderBuilder::new().delimiter(separator(start)).trim(csv::Trim::All).from_reader(buffered);
         let header: Vec<String> = reader
@@ -51,17 +75,81 @@ impl Table {
         let line = reader.headers().ok().and_then(csv::StringRecord::position).map_or(1, csv::Position::line);
         check_header(path, line, &header)?;
         let kept = kept_columns(path, &header, options)?;
-        let (mut cells, mut record) = (Cells::default(), csv::StringRecord::new());
-        while reader.read_record(&mut record).map_err(|error| malformed(path, error))? {
-            cells.add(path, &header, &kept, &record, options.drop_missing)?;
-        }
-        cells.into_table(path, header, &kept)
+        let (path, drop_missing) = (path.to_path_buf(), options.drop_missing);
+        Ok(Self { path, header, kept, drop_missing, reader, record: csv::StringRecord::new() })
     }
+
+    /// The names of the columns that are not left out.
+    pub(super) fn columns(&self) -> Vec<String> {
+        self.kept.iter().map(|&column| self.header[column].clone()).collect()
+    }
+
+    /// Where the next record begins.
+    pub(super) fn position(&self) -> csv::Position {
+        self.reader.position().clone()
+    }
+
+    /// Goes on at the beginning of a record.
+    pub(super) fn seek(&mut self, position: csv::Position) -> Result<()> {
+        self.reader.seek(position).map_err(|error| malformed(&self.path, error))
+    }
+
+    /// Reads the next record and gives the place where it begins, and whether its row is left out; `None` at the end of the
+    /// file.
+    pub(super) fn advance(&mut self) -> Result<Option<(csv::Position, Kept)>> {
+        if !self.reader.read_record(&mut self.record).map_err(|error| malformed(&self.path, error))? {
+            return Ok(None);
+        }
+        let place = self.record.position().cloned().unwrap_or_else(csv::Position::new);
+        let empty = self.kept.iter().find(|&&column| self.record.get(column).unwrap_or_default().is_empty());
+        match empty {
+            None => Ok(Some((place, Kept::Yes))),
+            Some(_) if self.drop_missing => Ok(Some((place, Kept::No))),
+            Some(&column) => {
+                let (path, column) = (self.path.clone(), self.header[column].clone());
+                Err(Error::EmptyCell { path, line: place.line(), column })
+            }
+        }
+    }
+
+    /// Passes over the next row that is not left out and gives the place where it begins; `None` at the end of the file.
+    pub(super) fn next_record(&mut self) -> Result<Option<csv::Position>> {
+        while let Some((place, kept)) = self.advance()? {
+            if kept == Kept::Yes {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds the next row that is not left out, and gives the place where it begins; `None` at the end of the file.
+    pub(super) fn next_row(&mut self, cells: &mut Cells) -> Result<Option<csv::Position>> {
+        while let Some((place, kept)) = self.advance()? {
+            if kept == Kept::Yes {
+                cells.add(&self.path, &self.header, &self.kept, &self.record, place.line())?;
+                return Ok(Some(place));
+            }
+            cells.dropped += 1;
+        }
+        Ok(None)
+    }
+
+    /// The text of the last record in the column at this position among those that are not left out.
+    pub(super) fn cell(&self, column: usize) -> &str {
+        self.kept.get(column).and_then(|&column| self.record.get(column)).unwrap_or_default()
+    }
+}
+
+/// Whether a row is read or, because of an empty cell, left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Yes,
+    No,
 }
 
 /// The cells read so far, row by row.
 #[derive(Default)]
-struct Cells {
+pub(super) struct Cells {
     values: Vec<f64>,
     lines: Vec<u64>,
     words: BTreeMap<usize, WordsBeingRead>,
@@ -81,17 +169,9 @@ impl Cells {
         header: &[String],
         kept: &[usize],
         record: &csv::StringRecord,
-        drop_missing: bool,
+        line: u64,
     ) -> Result<()> {
-        let line = record.position().map_or(0, csv::Position::line);
         let text = |column: usize| record.get(column).unwrap_or_default();
-        if let Some(&column) = kept.iter().find(|&&column| text(column).is_empty()) {
-            if drop_missing {
-                self.dropped += 1;
-                return Ok(());
-            }
-            return Err(Error::EmptyCell { path: path.to_path_buf(), line, column: header[column].clone() });
-        }
         let row = self.lines.len();
         for (position, &column) in kept.iter().enumerate() {
             let text = text(column);
@@ -111,7 +191,13 @@ impl Cells {
         Ok(())
     }
 
-    fn into_table(self, path: &Path, header: Vec<String>, kept: &[usize]) -> Result<Table> {
+    /// The rows read so far.
+    pub(super) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(super) fn into_table(self, open: &OpenTable) -> Result<Table> {
+        let (path, kept) = (&open.path, &open.kept);
         if self.lines.is_empty() {
             let what = match self.dropped {
                 0 => path.display().to_string(),
@@ -126,7 +212,7 @@ impl Cells {
         })?;
         Ok(Table {
             path: path.to_path_buf(),
-            columns: kept.iter().map(|&column| header[column].clone()).collect(),
+            columns: open.columns(),
             values,
             words: self.words.into_iter().map(|(column, words)| (column, words.finish())).collect(),
             lines: self.lines,

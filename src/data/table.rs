@@ -90,17 +90,12 @@ impl Table {
             return self.dataset(&self.names(&targets));
         }
         self.refuse_mixed(&targets)?;
-        let classes_of = |columns: &[usize]| -> Vec<String> {
-            let words = columns.iter().filter_map(|column| self.words.get(column));
-            let classes: BTreeSet<&String> = words.flat_map(|words| &words.distinct).collect();
-            classes.into_iter().cloned().collect()
+        let words_of = |column: &usize| {
+            let words = self.words.get(column).map_or(&[][..], |words| &words.distinct);
+            words.iter().cloned().collect::<BTreeSet<String>>()
         };
-        let (shared, schema) = (classes_of(&targets), Schema::new(self.names(&inputs), self.names(&targets))?);
-        let schema = if targets.len() == 1 || shared.len() <= 2 {
-            schema.with_classes(shared)?
-        } else {
-            schema.with_target_classes(targets.iter().map(|column| classes_of(&[*column])).collect())?
-        };
+        let words: Vec<BTreeSet<String>> = targets.iter().map(words_of).collect();
+        let schema = with_words(Schema::new(self.names(&inputs), self.names(&targets))?, &words)?;
         Dataset::new(self.numbers(&inputs)?, self.labels(&targets, &schema)?)?.with_schema(schema)
     }
 
@@ -249,6 +244,16 @@ impl Table {
         }
         Ok(labels)
     }
+}
+
+/// A schema whose labels are words, given those of each target: all targets share their classes where there is one target
+/// or at most two words; otherwise each has its own.
+pub(super) fn with_words(schema: Schema, words: &[BTreeSet<String>]) -> Result<Schema> {
+    let shared: BTreeSet<&String> = words.iter().flatten().collect();
+    if words.len() == 1 || shared.len() <= 2 {
+        return schema.with_classes(shared.into_iter().cloned().collect());
+    }
+    schema.with_target_classes(words.iter().map(|words| words.iter().cloned().collect()).collect())
 }
 
 /// At most this many columns are named in a message.

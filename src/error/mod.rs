@@ -13,6 +13,7 @@ mod samples;
 mod selection;
 mod state_dict;
 mod target;
+mod team;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -33,6 +34,7 @@ pub use samples::{JoinError, SamplingCount};
 pub use selection::SelectionError;
 pub use state_dict::StateDictProblem;
 pub use target::{NoiseError, TargetError};
+pub use team::TeamError;
 pub use training::InvalidTraining;
 pub use unsupported::Unsupported;
 
@@ -56,6 +58,9 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// The processes that share a task do not get on.
+    #[error(transparent)]
+    Team(#[from] TeamError),
     /// A path that is not a regular file.
     #[error("{path} is {kind}; a regular file is needed", path = .path.display())]
     NotAFile {

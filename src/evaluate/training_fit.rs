@@ -15,15 +15,14 @@
 //! constant's deviance of 0.116 (there with a third of their own, below the other bound; 0.075 otherwise) and, on the five
 //! sets where it was recorded, a score of 1.6.
 
-use ndarray::{Array2, Axis};
-
-use crate::data::{Batches, Dataset, row_blocks};
+use crate::data::{Batch, Batches, sum_over_blocks};
 use crate::error::{Error, Result};
 use crate::laplace::Laplace;
 use crate::likelihood::Family;
 use crate::map::jacobian;
 use crate::prior::{Prior, PriorPrecision};
 use crate::target::Target;
+use crate::team::Sums;
 
 /// The least share of the deviance that a Newton step removes away from a mode.
 const LEAST_SHARE: f64 = 0.5;
@@ -34,6 +33,8 @@ const LEAST_SCORE: f64 = 2.5;
 
 /// The numbers that an evaluator holds at a time.
 const BATCH_NUMBERS: f64 = (1_u64 << 22) as f64;
+/// The rows that are read at a time where only the targets count.
+const BATCH_ROWS: usize = 4096;
 
 /// How a model fits the data of its posterior.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,23 +75,33 @@ impl TrainingFit {
     /// Computes it from a posterior with its training data.
     pub fn of(laplace: &Laplace) -> Result<Self> {
         let data = laplace.data().ok_or(Error::NoTrainingData { what: "the fit to the training data" })?;
-        let outputs = laplace.outputs(data.inputs())?;
-        let constant = constant(laplace.family(), data.targets(), outputs.ncols());
-        let deviance = deviance(laplace.family(), data.targets(), |row| outputs.row(row).to_vec());
-        let of_constant = self::deviance(laplace.family(), data.targets(), |_| constant.clone());
-        let gradient = gradient(laplace, data)?;
-        let mut step = vec![0.0; gradient.len()];
-        laplace.precision().solve(&gradient, &mut step);
-        let decrement: f64 = gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
+        Self::over(laplace, data)
+    }
+
+    /// Computes it from a posterior and the data that it was fitted to, in two passes over them.
+    pub fn over(laplace: &Laplace, data: &dyn Batches) -> Result<Self> {
+        let targets = TargetSums::over(laplace, data)?;
+        let sums = FitSums::over(laplace, data, &targets)?;
+        let family = laplace.family();
+        let (deviance, of_constant) = match family {
+            // Outputs that are variances have no best value: the means are judged, in units of the targets' variances.
+            Family::Heteroscedastic(_) => {
+                let unit = |spread: &f64| (spread / targets.n).max(f64::MIN_POSITIVE);
+                let total = |errors: &[f64]| errors.iter().zip(&sums.spread).map(|(e, s)| e / unit(s)).sum::<f64>();
+                (total(&sums.errors), total(&sums.spread))
+            }
+            _ => (sums.deviance, sums.of_constant),
+        };
+        let mut step = vec![0.0; sums.gradient.len()];
+        laplace.precision().solve(&sums.gradient, &mut step);
+        let decrement: f64 = sums.gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
+        let ratio = |(sum, square): (&f64, &f64)| sum.abs() / square.sqrt().max(f64::MIN_POSITIVE);
+        let output_score = || sums.scores.iter().zip(&sums.squared_scores).map(ratio).fold(0.0, f64::max);
         Ok(Self {
-            output_score: if has_output_biases(laplace, data)? {
-                Some(output_score(laplace, data, &outputs))
-            } else {
-                None
-            },
+            output_score: has_output_biases(laplace, data)?.then(output_score),
             gradient_norm: (decrement.max(0.0) / deviance.max(f64::MIN_POSITIVE)).sqrt(),
             explained: 1.0 - deviance / of_constant.max(f64::MIN_POSITIVE),
-            error: error(laplace, data, &outputs),
+            error: error(laplace, &targets, &sums),
         })
     }
 
@@ -112,9 +123,10 @@ impl TrainingFit {
 }
 
 /// Whether the last parameters are biases of the outputs: ∂f/∂b = I.
-fn has_output_biases(laplace: &Laplace, data: &Dataset) -> Result<bool> {
+fn has_output_biases(laplace: &Laplace, data: &dyn Batches) -> Result<bool> {
     let model = laplace.model();
-    let map = model.bind(data.inputs().select(Axis(0), &[0]).view())?;
+    let Some(first) = data.batches(0..1, 1)?.next() else { return Ok(false) };
+    let map = model.bind(first?.inputs.view())?;
     let jacobian = jacobian(&map, model.parameters());
     let (rows, first) = (jacobian.nrows(), jacobian.ncols().saturating_sub(jacobian.nrows()));
     let entry =
@@ -122,124 +134,178 @@ fn has_output_biases(laplace: &Laplace, data: &Dataset) -> Result<bool> {
     Ok((0..rows).all(|i| (0..rows).all(|j| entry(i, j))))
 }
 
-/// The largest |Σ sₙ|/√(Σ sₙ²) among the outputs.
-fn output_score(laplace: &Laplace, data: &Dataset, outputs: &Array2<f64>) -> f64 {
-    let likelihood = laplace.family().likelihood();
-    let width = outputs.ncols();
-    let (mut sums, mut squares, mut score) = (vec![0.0; width], vec![0.0; width], vec![0.0; width]);
-    for (output, target) in outputs.rows().into_iter().zip(data.targets().rows()) {
-        likelihood.gradient(&target.to_vec(), &output.to_vec(), &mut score);
-        for (score, (sum, square)) in score.iter().zip(sums.iter_mut().zip(&mut squares)) {
-            *sum += score;
-            *square += score * score;
-        }
-    }
-    let ratio = |(sum, square): (&f64, &f64)| sum.abs() / square.sqrt().max(f64::MIN_POSITIVE);
-    sums.iter().zip(&squares).map(ratio).fold(0.0, f64::max)
+/// Sums over the targets alone.
+struct TargetSums {
+    n: f64,
+    /// The mean of each target.
+    means: Vec<f64>,
+    /// How many targets are of each class, for a categorical likelihood.
+    counts: Vec<f64>,
 }
 
-/// ∇ Σₙ log p(yₙ | fₙ) at θ̂, in the order of the row blocks.
-fn gradient(laplace: &Laplace, data: &Dataset) -> Result<Vec<f64>> {
-    let model = laplace.model();
-    let theta = model.parameters();
-    let rows = ((BATCH_NUMBERS / model.numbers_per_point(1).max(1.0)) as usize).max(1);
-    let mut total = vec![0.0; theta.len()];
-    for block in row_blocks(data.n_rows()) {
-        let (mut sum, mut part) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
-        for batch in data.batches(block, rows)? {
-            let batch = batch?;
-            let flat = Prior::gaussian(PriorPrecision::improper(theta.len()));
-            let map = model.bind(batch.inputs.view())?;
-            let target = Target::new(map, laplace.family().shared(), batch.targets.view(), flat)?;
-            target.evaluator().gradient(theta, &mut part);
-            sum.iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
-        }
-        total.iter_mut().zip(&sum).for_each(|(total, sum)| *total += sum);
-    }
-    Ok(total)
-}
-
-/// Δ of these outputs.
-fn deviance(family: &Family, targets: &Array2<f64>, outputs: impl Fn(usize) -> Vec<f64>) -> f64 {
-    let likelihood = family.likelihood();
-    // Outputs that are variances have no best value: the means are judged, in units of the targets' variances.
-    let variances = targets.var_axis(Axis(0), 0.0);
-    let of_row = |(row, target): (usize, ndarray::ArrayView1<'_, f64>)| {
-        let (target, outputs) = (target.to_vec(), outputs(row));
-        if matches!(family, Family::Heteroscedastic(_)) {
-            let term =
-                |((y, mean), variance): ((&f64, &f64), &f64)| (y - mean).powi(2) / variance.max(f64::MIN_POSITIVE);
-            return target.iter().zip(&outputs).zip(&variances).map(term).sum();
-        }
-        let best = match family {
-            Family::Gaussian(_) => likelihood.log_density(&target, &target),
-            // A count of 0 has probability 1 in the limit of no rate.
-            Family::Poisson(_) => {
-                let rates: Vec<f64> = target.iter().map(|count| count.max(1e-300).ln()).collect();
-                likelihood.log_density(&target, &rates)
+impl TargetSums {
+    fn over(laplace: &Laplace, data: &dyn Batches) -> Result<Self> {
+        let (columns, classes) = (data.schema().targets().len(), laplace.model().n_outputs());
+        let sums = sum_over_blocks(data, &Sums, |block| {
+            let mut sums = vec![0.0; columns + classes];
+            for batch in data.batches(block, BATCH_ROWS)? {
+                for target in batch?.targets.rows() {
+                    target.iter().zip(&mut sums).for_each(|(value, sum)| *sum += value);
+                    let class = target.first().map_or(0, |label| *label as usize);
+                    if let Some(count) = sums.get_mut(columns + class) {
+                        *count += 1.0;
+                    }
+                }
             }
-            Family::Bernoulli(_) | Family::Categorical(_) | Family::Heteroscedastic(_) => 0.0,
-        };
-        2.0 * (best - likelihood.log_density(&target, &outputs))
-    };
-    targets.rows().into_iter().enumerate().map(of_row).sum()
-}
+            Ok(sums)
+        })?;
+        let n = data.n_rows() as f64;
+        let (means, counts) = sums.split_at(columns.min(sums.len()));
+        Ok(Self { n, means: means.iter().map(|sum| sum / n).collect(), counts: counts.to_vec() })
+    }
 
-/// The outputs with the greatest likelihood among those that are the same at all points.
-fn constant(family: &Family, targets: &Array2<f64>, n_outputs: usize) -> Vec<f64> {
-    let mean = |column: usize| targets.column(column).mean().unwrap_or(0.0);
-    // Half a count more keeps the logarithms of what never occurs finite.
-    let n = targets.nrows() as f64;
-    match family {
-        Family::Gaussian(_) => (0..n_outputs).map(mean).collect(),
-        Family::Heteroscedastic(_) => (0..n_outputs).map(|output| mean(output % targets.ncols())).collect(),
-        Family::Poisson(_) => (0..n_outputs).map(|column| (mean(column) + 0.5 / n).ln()).collect(),
-        Family::Bernoulli(_) => {
-            (0..n_outputs).map(|column| ((mean(column) + 0.5 / n) / (1.0 - mean(column) + 0.5 / n)).ln()).collect()
-        }
-        Family::Categorical(_) => {
-            let share = |class: usize| targets.iter().filter(|&&label| label == class as f64).count() as f64;
-            (0..n_outputs).map(|class| (share(class) + 0.5).ln()).collect()
-        }
+    /// The outputs with the greatest likelihood among those that are the same at all points.
+    fn constant(&self, family: &Family, n_outputs: usize) -> Vec<f64> {
+        let mean = |output: usize| self.means.get(output % self.means.len().max(1)).copied().unwrap_or(0.0);
+        // Half a count more keeps the logarithms of what never occurs finite.
+        let half = 0.5 / self.n;
+        let of_output = |output: usize| match family {
+            Family::Gaussian(_) | Family::Heteroscedastic(_) => mean(output),
+            Family::Poisson(_) => (mean(output) + half).ln(),
+            Family::Bernoulli(_) => ((mean(output) + half) / (1.0 - mean(output) + half)).ln(),
+            Family::Categorical(_) => (self.counts.get(output).copied().unwrap_or(0.0) + 0.5).ln(),
+        };
+        (0..n_outputs).map(of_output).collect()
     }
 }
 
-fn error(laplace: &Laplace, data: &Dataset, outputs: &Array2<f64>) -> TrainingError {
-    let (targets, n) = (data.targets(), data.targets().nrows() as f64);
-    let share = |count: usize| count as f64 / n;
+/// Sums over outputs and targets.
+struct FitSums {
+    /// ∇ Σₙ log p(yₙ | fₙ) at θ̂.
+    gradient: Vec<f64>,
+    /// Σ sₙ and Σ sₙ² of each output.
+    scores: Vec<f64>,
+    squared_scores: Vec<f64>,
+    /// Σ (y − f)² and Σ (y − ȳ)² of each target.
+    errors: Vec<f64>,
+    spread: Vec<f64>,
+    /// Δ of the outputs and of the best constant.
+    deviance: f64,
+    of_constant: f64,
+    /// Targets that are the most probable class, or on the right side.
+    right: f64,
+}
+
+impl FitSums {
+    fn over(laplace: &Laplace, data: &dyn Batches, targets: &TargetSums) -> Result<Self> {
+        let model = laplace.model();
+        let (d, p, k) = (model.n_params(), model.n_outputs(), targets.means.len());
+        let rows = ((BATCH_NUMBERS / model.numbers_per_point(1).max(1.0)) as usize).max(1);
+        let constant = targets.constant(laplace.family(), p);
+        let sums = sum_over_blocks(data, &Sums, |block| {
+            let mut sums = Self {
+                gradient: vec![0.0; d],
+                scores: vec![0.0; p],
+                squared_scores: vec![0.0; p],
+                errors: vec![0.0; k],
+                spread: vec![0.0; k],
+                deviance: 0.0,
+                of_constant: 0.0,
+                right: 0.0,
+            };
+            for batch in data.batches(block, rows)? {
+                sums.add(laplace, &batch?, &targets.means, &constant)?;
+            }
+            Ok(sums.into_numbers())
+        })?;
+        Ok(Self::from_numbers(&sums, d, p, k))
+    }
+
+    /// Adds a batch.
+    fn add(&mut self, laplace: &Laplace, batch: &Batch<'_>, means: &[f64], constant: &[f64]) -> Result<()> {
+        let (model, family) = (laplace.model(), laplace.family());
+        let (likelihood, theta) = (family.likelihood(), model.parameters());
+        let flat = Prior::gaussian(PriorPrecision::improper(theta.len()));
+        let map = model.bind(batch.inputs.view())?;
+        let outputs = laplace.outputs(&batch.inputs.to_owned())?;
+        let target = Target::new(map, family.shared(), batch.targets.view(), flat)?;
+        let mut gradient = vec![0.0; theta.len()];
+        target.evaluator().gradient(theta, &mut gradient);
+        add(&mut self.gradient, &gradient);
+        let mut score = vec![0.0; outputs.ncols()];
+        for (output, target) in outputs.rows().into_iter().zip(batch.targets.rows()) {
+            let (output, target) = (output.to_vec(), target.to_vec());
+            likelihood.gradient(&target, &output, &mut score);
+            add(&mut self.scores, &score);
+            add(&mut self.squared_scores, &score.iter().map(|score| score * score).collect::<Vec<_>>());
+            let squares = |centre: &[f64]| target.iter().zip(centre).map(|(y, c)| (y - c).powi(2)).collect::<Vec<_>>();
+            add(&mut self.errors, &squares(&output));
+            add(&mut self.spread, &squares(means));
+            let best = match family {
+                Family::Gaussian(_) => likelihood.log_density(&target, &target),
+                // A count of 0 has probability 1 in the limit of no rate.
+                Family::Poisson(_) => {
+                    let rates: Vec<f64> = target.iter().map(|count| count.max(1e-300).ln()).collect();
+                    likelihood.log_density(&target, &rates)
+                }
+                Family::Bernoulli(_) | Family::Categorical(_) | Family::Heteroscedastic(_) => 0.0,
+            };
+            self.deviance += 2.0 * (best - likelihood.log_density(&target, &output));
+            self.of_constant += 2.0 * (best - likelihood.log_density(&target, constant));
+            self.right += right(family, &output, &target);
+        }
+        Ok(())
+    }
+
+    fn into_numbers(self) -> Vec<f64> {
+        let last = vec![self.deviance, self.of_constant, self.right];
+        [self.gradient, self.scores, self.squared_scores, self.errors, self.spread, last].concat()
+    }
+
+    fn from_numbers(numbers: &[f64], d: usize, p: usize, k: usize) -> Self {
+        let mut rest = numbers.iter().copied();
+        let mut take = |count: usize| rest.by_ref().take(count).collect::<Vec<f64>>();
+        let (gradient, scores, squared_scores, errors, spread) = (take(d), take(p), take(p), take(k), take(k));
+        let mut one = || take(1).first().copied().unwrap_or(0.0);
+        let (deviance, of_constant, right) = (one(), one(), one());
+        Self { gradient, scores, squared_scores, errors, spread, deviance, of_constant, right }
+    }
+}
+
+fn add(sums: &mut [f64], more: &[f64]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+/// How many targets of a point are the most probable class, or on the right side.
+fn right(family: &Family, output: &[f64], target: &[f64]) -> f64 {
+    match family {
+        Family::Categorical(_) => {
+            let better = |best: usize, class: usize| if output[class] > output[best] { class } else { best };
+            f64::from(u8::from(target.first() == Some(&((1..output.len()).fold(0, better) as f64))))
+        }
+        Family::Bernoulli(_) => {
+            output.iter().zip(target).filter(|(logit, target)| (**logit > 0.0) == (**target > 0.5)).count() as f64
+        }
+        Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => 0.0,
+    }
+}
+
+fn error(laplace: &Laplace, targets: &TargetSums, sums: &FitSums) -> TrainingError {
+    let n = targets.n;
     match laplace.family() {
         Family::Gaussian(_) | Family::Heteroscedastic(_) => {
-            let outputs = &outputs.select(Axis(1), &(0..targets.ncols()).collect::<Vec<usize>>());
-            let root =
-                |squares: Array2<f64>| squares.mapv(|r| r * r).sum_axis(Axis(0)).mapv(|sum| (sum / n).sqrt()).to_vec();
-            let means = targets.mean_axis(Axis(0)).unwrap_or_else(|| ndarray::Array1::zeros(targets.ncols()));
-            let restore = |deviations: Vec<f64>| laplace.schema().restore_deviations(&deviations);
-            TrainingError::Deviations {
-                rmse: restore(root(targets - outputs)),
-                spread: restore(root(targets - &means)),
-            }
+            let root = |squares: &[f64]| squares.iter().map(|sum| (sum / n).sqrt()).collect::<Vec<f64>>();
+            let restore = |squares: &[f64]| laplace.schema().restore_deviations(&root(squares));
+            TrainingError::Deviations { rmse: restore(&sums.errors), spread: restore(&sums.spread) }
         }
         Family::Categorical(_) => {
-            let most_probable = |row: ndarray::ArrayView1<'_, f64>| {
-                let better = |best: usize, class: usize| if row[class] > row[best] { class } else { best };
-                (1..row.len()).fold(0, better)
-            };
-            let right = outputs
-                .rows()
-                .into_iter()
-                .zip(targets.iter())
-                .filter(|(row, label)| most_probable(*row) as f64 == **label);
-            let count = |class: usize| targets.iter().filter(|&&label| label == class as f64).count();
-            let most = (0..outputs.ncols()).map(count).max().unwrap_or(0);
-            TrainingError::Accuracy { accuracy: share(right.count()), most_frequent: share(most) }
+            let most = targets.counts.iter().copied().fold(0.0, f64::max);
+            TrainingError::Accuracy { accuracy: sums.right / n, most_frequent: most / n }
         }
         Family::Bernoulli(_) => {
-            let right =
-                outputs.iter().zip(targets).filter(|(logit, target)| (**logit > 0.0) == (**target > 0.5)).count();
-            let ones = targets.iter().filter(|target| **target > 0.5).count();
-            let entries = targets.len();
-            let share = |count: usize| count as f64 / entries as f64;
-            TrainingError::Accuracy { accuracy: share(right), most_frequent: share(ones.max(entries - ones)) }
+            let (columns, ones) = (targets.means.len() as f64, targets.means.iter().sum::<f64>());
+            let most_frequent = ones.max(columns - ones) / columns;
+            TrainingError::Accuracy { accuracy: sums.right / (n * columns), most_frequent }
         }
         Family::Poisson(_) => TrainingError::Counts,
     }

@@ -1,5 +1,6 @@
 //! Fitting: choose a structure, check the memory it needs, accumulate the curvature over the data and factor it.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use ndarray::{Array2, ArrayView2, Axis};
@@ -7,14 +8,16 @@ use ndarray::{Array2, ArrayView2, Axis};
 use super::CurvatureKind;
 use super::options::{FitOptions, PriorValues};
 use super::problem::{BatchRows, Problem, sigmas};
+use super::share::BlockSums;
 use super::structure::{Curvature, Precision, Structure};
-use crate::data::{Batch, Batches, Dataset, Schema, row_blocks};
+use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_of};
 use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
 use crate::likelihood::Family;
 use crate::map::{Map, Model};
 use crate::memory;
 use crate::prior::{Prior, PriorMean, PriorPrecision};
 use crate::target::Target;
+use crate::team::Team;
 
 /// Numbers in the rows of one batch of data points.
 const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
@@ -91,6 +94,17 @@ impl Laplace {
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
         Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
+    }
+
+    /// Keeps the data that the posterior was fitted to in batches, so that the Riemannian metrics have them.
+    pub fn keep_data(&mut self, data: Dataset) -> Result<()> {
+        check_size("number of data points", self.n_data(), data.len())?;
+        if data.schema() != &self.schema {
+            let expected = [self.schema.inputs(), self.schema.targets()].concat().join(", ");
+            return Err(Error::OtherColumns { expected });
+        }
+        self.problem.data = Some(Arc::new(data));
+        Ok(())
     }
 
     /// The posterior of another model with the same parameters, with this posterior's data, hyperparameters and
@@ -309,38 +323,41 @@ fn outputs(map: &Arc<dyn Map>, theta: &[f64]) -> Array2<f64> {
     Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n])
 }
 
-/// Sums over all data: over each row block, then over the blocks in order.
+/// Sums over all data: over each row block, then over the blocks in order. What is no sum is made of all data on every rank.
 pub(super) fn accumulate(
     problem: &Problem,
     structure: Structure,
     data: &dyn Batches,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
+    let alone = Team::alone();
+    let team = data.team().filter(|_| structure.is_sum()).unwrap_or(&alone);
+    let parts = BlockSums { problem, structure };
+    sum_over_blocks_of(team, data, &parts, |block| accumulate_block(problem, structure, data, block))
+}
+
+/// The sums over one row block.
+pub(super) fn accumulate_block(
+    problem: &Problem,
+    structure: Structure,
+    data: &dyn Batches,
+    block: Range<usize>,
+) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
-    let mut total: Option<(Box<dyn Curvature>, Fit)> = None;
-    for block in row_blocks(data.n_rows()) {
-        let mut curvature = structure.begin(problem)?;
-        let mut fit = Fit::none(&problem.family, model.n_outputs());
-        let rows = rows_at_once(&**model, curvature.numbers_per_point());
-        let mut next = block.start;
-        for batch in data.batches(block.clone(), rows)? {
-            let batch = batch?;
-            check_batch(problem, &batch, next)?;
-            next = batch.rows().end;
-            let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())?;
-            fit.add(problem, batch.first_row, &outputs(rows.map(), model.parameters()), batch.targets.view())?;
-            curvature.accumulate(&rows)?;
-        }
-        let what = format!("number of rows that the source gives for rows {}..{}", block.start, block.end);
-        check_size(&what, block.len(), next - block.start)?;
-        match &mut total {
-            None => total = Some((curvature, fit)),
-            Some((sum, whole)) => {
-                sum.merge(curvature)?;
-                whole.merge(&fit);
-            }
-        }
+    let mut curvature = structure.begin(problem)?;
+    let mut fit = Fit::none(&problem.family, model.n_outputs());
+    let rows = rows_at_once(&**model, curvature.numbers_per_point());
+    let mut next = block.start;
+    for batch in data.batches(block.clone(), rows)? {
+        let batch = batch?;
+        check_batch(problem, &batch, next)?;
+        next = batch.rows().end;
+        let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())?;
+        fit.add(problem, batch.first_row, &outputs(rows.map(), model.parameters()), batch.targets.view())?;
+        curvature.accumulate(&rows)?;
     }
-    total.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })
+    let what = format!("number of rows that the source gives for rows {}..{}", block.start, block.end);
+    check_size(&what, block.len(), next - block.start)?;
+    Ok((curvature, fit))
 }
 
 /// Checks what a source of one's own may get wrong: the batch must begin with the row that is next, have as many targets
@@ -358,7 +375,7 @@ fn check_batch(problem: &Problem, batch: &Batch<'_>, next: usize) -> Result<()> 
 }
 
 impl Fit {
-    fn none(family: &Family, n_outputs: usize) -> Self {
+    pub(super) fn none(family: &Family, n_outputs: usize) -> Self {
         match family.sigma() {
             Some(_) => Fit::SquaredErrors(vec![0.0; n_outputs]),
             None => Fit::LogLikelihood(0.0),

@@ -17,6 +17,7 @@ mod matrix_free;
 mod options;
 mod problem;
 mod ridge;
+mod share;
 mod solver_report;
 mod structure;
 #[cfg(test)]

@@ -260,6 +260,12 @@ impl Structure {
         Self::ALL.iter().copied().find(|structure| structure.solver() == name)
     }
 
+    /// Whether the curvature is a sum over data points of a size that does not grow with them, so that ranks and shards
+    /// can each make a part of it.
+    pub fn is_sum(self) -> bool {
+        !matches!(self, Structure::Auto | Structure::FunctionSpace)
+    }
+
     /// The number of f64 values that fitting and tuning hold at their peak.
     pub fn numbers(self, problem: &Problem) -> f64 {
         (self.entry(problem).numbers)(problem)

@@ -1,0 +1,116 @@
+//! The scaling of data that are read in batches: means and standard deviations in two passes.
+
+use super::{Batches, Scaling, Standardization, Standardize, sum_over_blocks};
+use crate::error::Result;
+use crate::team::{Parts, Sums, pack_numbers, unpack_numbers};
+
+/// The rows that are read at a time.
+const BATCH_ROWS: usize = 4096;
+
+impl Scaling {
+    /// Mean and standard deviation (the root of the mean squared deviation) of every column; a constant column gets scale
+    /// 1. Sums run over the row blocks in order, so that the numbers are the same in memory, in batches and on ranks.
+    pub fn over(data: &dyn Batches, which: Standardize) -> Result<Self> {
+        let (inputs, targets) = (data.schema().inputs().len(), data.schema().targets().len());
+        let columns = inputs + targets;
+        let rows = |block: std::ops::Range<usize>, see: &mut dyn FnMut(usize, f64)| -> Result<()> {
+            for batch in data.batches(block, BATCH_ROWS)? {
+                let batch = batch?;
+                for (input, target) in batch.inputs.rows().into_iter().zip(batch.targets.rows()) {
+                    input.iter().chain(target).enumerate().for_each(|(column, value)| see(column, *value));
+                }
+            }
+            Ok(())
+        };
+        let ranges = sum_over_blocks(data, &Ranges, |block| {
+            let mut ranges = vec![Column::default(); columns];
+            rows(block, &mut |column, value| {
+                if let Some(range) = ranges.get_mut(column) {
+                    range.see(value);
+                }
+            })?;
+            Ok(ranges)
+        })?;
+        let n = data.n_rows() as f64;
+        let means: Vec<f64> = ranges.iter().map(|range| range.mean(n)).collect();
+        // Deviations are divided by the largest, so that no square leaves the range of f64.
+        let greatest: Vec<f64> =
+            ranges.iter().zip(&means).map(|(range, mean)| range.greatest_deviation(*mean)).collect();
+        let squares = sum_over_blocks(data, &Sums, |block| {
+            let mut squares = vec![0.0; columns];
+            rows(block, &mut |column, value| {
+                squares[column] += ((value - means[column]) / greatest[column]).powi(2);
+            })?;
+            Ok(squares)
+        })?;
+        let scale = |column: usize| match ranges[column].is_constant() {
+            true => 1.0,
+            false => greatest[column] * (squares[column] / n).sqrt(),
+        };
+        let of = |columns: std::ops::Range<usize>| {
+            Standardization::new(means[columns.clone()].to_vec(), columns.map(scale).collect())
+        };
+        let targets = match which {
+            Standardize::Inputs => None,
+            Standardize::InputsAndTargets => Some(of(inputs..columns)?),
+        };
+        Ok(Self { inputs: of(0..inputs)?, targets })
+    }
+}
+
+/// The sum and the range of a column.
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    sum: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Default for Column {
+    fn default() -> Self {
+        Self { sum: 0.0, least: f64::INFINITY, most: f64::NEG_INFINITY }
+    }
+}
+
+impl Column {
+    fn see(&mut self, value: f64) {
+        *self = Self { sum: self.sum + value, least: self.least.min(value), most: self.most.max(value) };
+    }
+
+    fn is_constant(&self) -> bool {
+        self.least == self.most
+    }
+
+    fn mean(&self, n: f64) -> f64 {
+        if self.is_constant() { self.least } else { self.sum / n }
+    }
+
+    fn greatest_deviation(&self, mean: f64) -> f64 {
+        if self.is_constant() { 1.0 } else { (self.most - mean).abs().max((self.least - mean).abs()) }
+    }
+}
+
+/// Sums and ranges of all columns.
+struct Ranges;
+
+impl Parts for Ranges {
+    type Part = Vec<Column>;
+
+    fn merge(&self, sum: &mut Vec<Column>, later: Vec<Column>) -> Result<()> {
+        crate::error::check_size("number of columns", sum.len(), later.len())?;
+        for (sum, later) in sum.iter_mut().zip(later) {
+            sum.sum += later.sum;
+            (sum.least, sum.most) = (sum.least.min(later.least), sum.most.max(later.most));
+        }
+        Ok(())
+    }
+
+    fn encode(&self, part: &Vec<Column>) -> Result<Vec<u8>> {
+        Ok(pack_numbers(&part.iter().flat_map(|column| [column.sum, column.least, column.most]).collect::<Vec<_>>()))
+    }
+
+    fn decode(&self, message: &[u8]) -> Result<Vec<Column>> {
+        let numbers = unpack_numbers(message)?;
+        Ok(numbers.as_chunks::<3>().0.iter().map(|&[sum, least, most]| Column { sum, least, most }).collect())
+    }
+}

@@ -1,0 +1,67 @@
+//! The sums of a fit as parts: what one rank, or one shard, has accumulated from its row blocks, and what it is as bytes.
+
+use std::collections::BTreeMap;
+
+use super::fit::Fit;
+use super::problem::Problem;
+use super::structure::{Curvature, SavedTensors, Structure};
+use crate::error::{Error, Result, TeamError};
+use crate::team::{Parts, pack_tensors, unpack_tensors};
+use crate::tensors::Tensor;
+
+/// The tensor that holds the goodness of fit beside the curvature's own.
+const FIT: &str = "goodness of fit";
+
+/// How the sums of a problem's row blocks are combined.
+pub(super) struct BlockSums<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) structure: Structure,
+}
+
+impl Parts for BlockSums<'_> {
+    type Part = (Box<dyn Curvature>, Fit);
+
+    fn merge(&self, sum: &mut Self::Part, later: Self::Part) -> Result<()> {
+        sum.0.merge(later.0)?;
+        sum.1.merge(&later.1);
+        Ok(())
+    }
+
+    fn encode(&self, (curvature, fit): &Self::Part) -> Result<Vec<u8>> {
+        let saved = curvature.save().ok_or(TeamError::NotShared {
+            what: "this structure of the posterior",
+            advice: "run it in one process, or choose --structure kron, diag or a smaller --weights",
+        })?;
+        let fit = match fit {
+            Fit::SquaredErrors(errors) => errors.clone(),
+            Fit::LogLikelihood(value) => vec![*value],
+        };
+        let tensors = saved.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..], &tensor.values[..]));
+        Ok(pack_tensors(tensors.chain([(FIT, &[fit.len()][..], &fit[..])])))
+    }
+
+    fn decode(&self, message: &[u8]) -> Result<Self::Part> {
+        let mut tensors = Received(unpack_tensors(message)?);
+        let values = tensors.0.remove(FIT).ok_or(TeamError::Message)?.values;
+        let fit = match (Fit::none(&self.problem.family, self.problem.model.n_outputs()), &values[..]) {
+            (Fit::SquaredErrors(none), _) if none.len() == values.len() => Fit::SquaredErrors(values),
+            (Fit::LogLikelihood(_), [value]) => Fit::LogLikelihood(*value),
+            _ => return Err(TeamError::Message.into()),
+        };
+        Ok((self.structure.load_sums(self.problem, &mut tensors)?, fit))
+    }
+}
+
+/// Tensors of a message.
+struct Received(BTreeMap<String, Tensor>);
+
+impl SavedTensors for Received {
+    fn take(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
+        let tensor = self.0.remove(name).filter(|tensor| tensor.shape == shape);
+        tensor.map(|tensor| tensor.values).ok_or_else(|| Error::from(TeamError::Message))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}

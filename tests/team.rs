@@ -1,0 +1,278 @@
+//! Ranks that share the data: the same bytes on any number of them, and each with its share of the work.
+
+#[path = "team/threads.rs"]
+mod threads;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, row_blocks};
+use riemannian_laplace::internals::evaluate::TrainingFit;
+use riemannian_laplace::internals::team::{Sums, Team};
+use riemannian_laplace::{
+    Activation, Architecture, Batches, Contents, Error, EvidenceOptions, Family, FitOptions, Laplace, Model, Network,
+    Scaling, Standardize, Structure, Weights,
+};
+use threads::on_ranks;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+/// Two inputs and a target, as numbers.
+fn regression(rows: usize) -> String {
+    let mut text = "a,b,y\n".to_string();
+    for row in 0..rows {
+        let (a, b) = ((0.37 * row as f64).sin(), (0.11 * row as f64).cos());
+        writeln!(text, "{a},{b},{}", a * b + 0.1 * (row as f64).sin()).expect("a line");
+    }
+    text
+}
+
+/// Words with separators and line breaks in them, an unused column, and rows with empty cells; and lines that end as on
+/// Windows.
+fn labelled(rows: usize) -> String {
+    let mut text = "a;note;\"the\nlabel\";b\r\n".to_string();
+    for row in 0..rows {
+        let label = ["\"no;\nreally\"", "yes", "\"may \"\"be\"\"\n\n\""][row % 3];
+        let a = if row % 7 == 3 { String::new() } else { format!("{}", 0.1 * (row % 17) as f64) };
+        write!(text, "{a};\"a\nnote, {row}\n\";{label};{}\r\n", (row as f64).sqrt()).expect("a line");
+    }
+    text
+}
+
+fn network(sizes: &[usize], seed: u64) -> Arc<dyn Model> {
+    Arc::new(Network::random(Architecture::new(sizes, Activation::Tanh).expect("an architecture"), seed))
+}
+
+fn open(path: &Path, team: Team) -> Result<CsvStream, Error> {
+    CsvStream::open(path, &TableOptions::default(), StreamColumns::Targets(vec!["y".to_string()]), team)
+}
+
+/// The bytes of a posterior's file.
+fn bytes(laplace: &Laplace, contents: Contents) -> Vec<u8> {
+    let folder = folder();
+    let path = folder.path().join("posterior");
+    laplace.save(&path, contents).expect("a saved posterior");
+    std::fs::read(path).expect("bytes")
+}
+
+#[test]
+fn a_sum_of_parts_is_the_same_to_the_last_bit_on_any_number_of_ranks() {
+    let part = |index: usize| vec![(index as f64).sin() * 10_f64.powi(index as i32 % 7), 1.0];
+    for count in [0, 1, 5, 12, 13] {
+        let sum = |team: &Team| team.fold(&Sums, team.share(count).map(|index| Ok(part(index)))).expect("a sum");
+        let alone = sum(&Team::alone());
+        assert_eq!(alone.is_some(), count > 0);
+        for size in 1..=5 {
+            let ranks = on_ranks(size, |team| sum(&team));
+            for (found, counts) in &ranks {
+                assert_eq!(found, &alone, "{count} parts on {size} ranks");
+                assert!(counts.messages <= 2);
+            }
+            let sent: u64 = ranks.iter().map(|(_, counts)| counts.messages).sum();
+            assert_eq!(sent, 2 * (size as u64 - 1));
+        }
+    }
+}
+
+#[test]
+fn messages_of_all_ranks_reach_all_or_the_first_in_order() {
+    for size in 1..=5 {
+        let expected: Vec<Vec<u8>> = (0..size).map(|rank| vec![rank as u8; rank]).collect();
+        for (rank, (all, _)) in
+            on_ranks(size, |team| team.share_all(vec![team.rank() as u8; team.rank()])).into_iter().enumerate()
+        {
+            assert_eq!(all.expect("messages"), expected, "rank {rank} of {size}");
+        }
+        let gathered = on_ranks(size, |team| team.gather(vec![team.rank() as u8; team.rank()]).expect("messages"));
+        assert_eq!(gathered[0].0.as_ref(), Some(&expected));
+        assert!(gathered[1..].iter().all(|(other, _)| other.is_none()));
+    }
+}
+
+#[test]
+fn a_streamed_file_is_the_file_in_memory() -> Result<(), Error> {
+    let folder = folder();
+    // More rows than two marks of the index.
+    let long = write(folder.path(), "long.csv", &regression(9001));
+    let words = write(folder.path(), "words.csv", &labelled(500));
+    let targets = vec!["the\nlabel".to_string()];
+    let options = TableOptions { ignore: vec!["note".to_string()], drop_missing: true, ..Default::default() };
+    let cases = [
+        (&long, TableOptions::default(), StreamColumns::Targets(vec!["y".to_string()])),
+        (&words, options, StreamColumns::Labels(targets)),
+    ];
+    for (path, options, columns) in cases {
+        let table = Table::read_with(path, &options)?;
+        let whole = match &columns {
+            StreamColumns::Labels(targets) => table.labelled_dataset(targets)?,
+            StreamColumns::Targets(targets) => table.dataset(targets)?,
+            StreamColumns::Schema(schema) => table.dataset_for(schema)?,
+        };
+        for size in 1..=4 {
+            for (stream, _) in
+                on_ranks(size, |team| CsvStream::open(path, &options, columns.clone(), team).expect("a stream"))
+            {
+                assert_eq!(stream.n_rows(), whole.len(), "{} on {size} ranks", path.display());
+                assert_eq!(stream.schema(), whole.schema());
+                assert_eq!(stream.n_dropped(), table.n_dropped());
+                assert_eq!(stream.read_all()?, whole);
+                for rows in row_blocks(stream.n_rows()).into_iter().chain([4000..4200, 7..7]) {
+                    let rows = rows.start.min(whole.len())..rows.end.min(whole.len());
+                    let mut next = rows.start;
+                    for batch in stream.batches(rows.clone(), 97)? {
+                        let batch = batch?;
+                        let expected = whole.select(&batch.rows().collect::<Vec<_>>())?;
+                        assert_eq!(batch.first_row, next);
+                        assert_eq!(
+                            (&batch.inputs, &batch.targets),
+                            (&expected.inputs().into(), &expected.targets().into())
+                        );
+                        next = batch.rows().end;
+                    }
+                    assert_eq!(next, rows.end);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_structure_that_is_a_sum_has_the_same_bytes_on_any_number_of_ranks() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(700));
+    let whole = Table::read(&path)?.dataset(&["y".to_string()])?;
+    let network = network(&[2, 6, 1], 3);
+    let last_layer = Weights::LastLayer.restrict(&network)?;
+    for (model, structure) in [
+        (&network, Structure::WeightSpace),
+        (&network, Structure::Kronecker),
+        (&network, Structure::Diagonal),
+        (&last_layer, Structure::WeightSpace),
+        (&last_layer, Structure::Kronecker),
+    ] {
+        let options = FitOptions { structure, ..Default::default() };
+        let finish = |mut laplace: Laplace| -> Result<Vec<u8>, Error> {
+            laplace.optimize(&EvidenceOptions::default())?;
+            Ok(bytes(&laplace, Contents::Curvature))
+        };
+        let alone = finish(Laplace::fit_shared(model.clone(), whole.clone(), Family::gaussian(0.3)?, &options)?)?;
+        for size in 1..=4 {
+            let fit = |team: Team| -> Result<(Vec<u8>, usize), Error> {
+                let data = open(&path, team)?;
+                let laplace = Laplace::fit_batches(model.clone(), &data, Family::gaussian(0.3)?, &options)?;
+                let sums = laplace.n_data();
+                Ok((finish(laplace)?, sums))
+            };
+            for (found, _) in on_ranks(size, fit) {
+                let (found, n_data) = found?;
+                assert_eq!(n_data, 700);
+                assert!(found == alone, "{structure} on {size} ranks");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn function_space_which_is_no_sum_is_made_on_every_rank() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(40));
+    let network = network(&[2, 30, 1], 3);
+    let options = FitOptions { structure: Structure::FunctionSpace, ..Default::default() };
+    let fit = |team: Team| -> Result<Vec<u8>, Error> {
+        let data = open(&path, team)?;
+        let mut laplace = Laplace::fit_batches(network.clone(), &data, Family::gaussian(0.3)?, &options)?;
+        laplace.keep_data(data.read_all()?)?;
+        Ok(bytes(&laplace, Contents::TrainingData))
+    };
+    let alone = fit(Team::alone())?;
+    for (found, _) in on_ranks(3, fit) {
+        assert!(found? == alone);
+    }
+    Ok(())
+}
+
+#[test]
+fn scaling_and_the_fit_to_the_data_are_the_same_on_any_number_of_ranks_and_right() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(1000));
+    let network = network(&[2, 4, 1], 1);
+    let work = |team: Team| -> Result<(Scaling, TrainingFit), Error> {
+        let data = open(&path, team)?;
+        let scaling = Scaling::over(&data, Standardize::InputsAndTargets)?;
+        let data = data.scaled_by(scaling.clone())?;
+        let laplace = Laplace::fit_batches(network.clone(), &data, Family::gaussian(0.3)?, &FitOptions::default())?;
+        Ok((scaling, TrainingFit::over(&laplace, &data)?))
+    };
+    let alone = work(Team::alone())?;
+    for size in 2..=4 {
+        for (found, _) in on_ranks(size, work) {
+            assert_eq!(found?, alone);
+        }
+    }
+    // The definitions, over all rows at once.
+    let data = Table::read(&path)?.dataset(&["y".to_string()])?;
+    let column = data.inputs().column(0);
+    let mean = column.mean().expect("rows");
+    let deviation = column.mapv(|value| (value - mean).powi(2)).mean().expect("rows").sqrt();
+    assert!((alone.0.inputs.mean()[0] - mean).abs() < 1e-14);
+    assert!((alone.0.inputs.scale()[0] - deviation).abs() < 1e-14);
+    Ok(())
+}
+
+#[test]
+fn each_rank_sums_over_its_share_of_the_rows_and_sends_the_sum_at_most_twice() -> Result<(), Error> {
+    let folder = folder();
+    let rows = 1200;
+    let path = write(folder.path(), "data.csv", &regression(rows));
+    let network = network(&[2, 6, 1], 3);
+    let d = network.n_params();
+    for size in [2, 3, 4] {
+        let work = |team: Team| -> Result<u64, Error> {
+            let data = open(&path, team.clone())?;
+            let before = team.counts().bytes;
+            let options = FitOptions { structure: Structure::WeightSpace, ..Default::default() };
+            Laplace::fit_batches(network.clone(), &data, Family::gaussian(0.3)?, &options)?;
+            Ok(team.counts().bytes - before)
+        };
+        let ranks = on_ranks(size, work);
+        for (rank, (sent, counts)) in ranks.into_iter().enumerate() {
+            assert_eq!(counts.rows, (rows / size) as u64, "rank {rank} of {size}");
+            // A packed triangle and one squared error; the count of tensors, and for each its name and shape.
+            let message = 8 * (d * (d + 1) / 2 + 1) as u64 + 8 + (8 + 1 + 8 + 8) + (8 + 15 + 8 + 8);
+            let times = if rank == size - 2 || rank == size - 1 { 1 } else { 2 };
+            assert_eq!(sent?, times * message, "rank {rank} of {size}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_error_in_a_streamed_file_names_its_line_and_one_rank_s_error_ends_the_others() -> Result<(), Error> {
+    let folder = folder();
+    let mut text = regression(3000);
+    text.push_str("0.1,word,0.2\n");
+    let path = write(folder.path(), "data.csv", &text);
+    let network = network(&[2, 3, 1], 1);
+    let fit = |team: Team| -> Result<(), Error> {
+        let data = open(&path, team)?;
+        Laplace::fit_batches(network.clone(), &data, Family::gaussian(0.3)?, &FitOptions::default()).map(|_| ())
+    };
+    let alone = fit(Team::alone()).expect_err("a word").to_string();
+    assert!(alone.contains("data.csv") && alone.contains("3002") && alone.contains("word"), "{alone}");
+    let messages: Vec<String> =
+        on_ranks(3, fit).into_iter().map(|(result, _)| result.expect_err("an error").to_string()).collect();
+    assert!(messages[2].contains("3002"), "{messages:?}");
+    assert!(messages[0].contains("gone") && messages[1].contains("gone"), "{messages:?}");
+    Ok(())
+}
