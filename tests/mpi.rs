@@ -1,0 +1,143 @@
+//! The program on several ranks by a real `mpirun`: the same bytes as in one process, and an end for all when one dies.
+//!
+//! Runs with `cargo test --release --features mpi --test mpi`, and needs an MPI.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use riemannian_laplace::{Activation, Architecture, Network};
+
+const RLA: &str = env!("CARGO_BIN_EXE_rla");
+
+/// So many ranks with one thread each.
+fn on_ranks(ranks: usize, arguments: &[&str]) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "-n", &ranks.to_string(), RLA]).args(arguments).args(["--threads", "1"]);
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command
+}
+
+fn alone(arguments: &[&str]) -> Output {
+    Command::new(RLA).args(arguments).output().expect("the program")
+}
+
+/// Eight inputs and a target, and a network for them.
+fn problem(folder: &Path, rows: usize, hidden: usize) {
+    let mut text = "a,b,c,d,e,f,g,h,y\n".to_string();
+    for row in 0..rows {
+        let input = |column: usize| ((row * (column + 2)) as f64 * 0.137).sin();
+        (0..8).for_each(|column| write!(text, "{:.6},", input(column)).expect("a cell"));
+        writeln!(text, "{:.6}", input(0) * input(1) + 0.1 * input(5)).expect("a cell");
+    }
+    std::fs::write(folder.join("data.csv"), text).expect("a file");
+    let architecture = Architecture::new(&[8, hidden, 1], Activation::Tanh).expect("an architecture");
+    Network::random(architecture, 1).save(&folder.join("model.safetensors")).expect("a model");
+}
+
+fn fit<'a>(options: &[&'a str], out: &'a str) -> Vec<&'a str> {
+    [&["fit", "--target", "y", "--likelihood", "gaussian"], options, &["--out", out]].concat()
+}
+
+#[test]
+fn posteriors_have_the_same_bytes_on_one_to_four_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 1500, 12);
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (model, data, out) = (path("model.safetensors"), path("data.csv"), path("posterior.safetensors"));
+    let cases: [&[&str]; 6] = [
+        &["--optimize", "--without-data"],
+        &["--optimize"],
+        &["--structure", "kron", "--optimize", "--prior", "layer"],
+        &["--structure", "diag", "--optimize", "--without-data", "--standardize"],
+        &["--weights", "last-layer", "--optimize", "--without-data"],
+        &["--weights", "subnetwork:20:variance", "--sigma", "0.3"],
+    ];
+    for case in cases {
+        let options = [&["--model", &model, "--data", &data], case].concat();
+        let arguments = fit(&options, &out);
+        let run = alone(&arguments);
+        assert!(run.status.success(), "{case:?}: {}", String::from_utf8_lossy(&run.stderr));
+        let expected = std::fs::read(&out).expect("a posterior");
+        for ranks in 1..=4 {
+            std::fs::remove_file(&out).expect("the posterior before");
+            let run = on_ranks(ranks, &arguments).output().expect("mpirun");
+            assert!(run.status.success(), "{case:?} on {ranks}: {}", String::from_utf8_lossy(&run.stderr));
+            assert!(std::fs::read(&out).expect("a posterior") == expected, "{case:?} on {ranks} ranks");
+            // One rank speaks.
+            assert_eq!(String::from_utf8_lossy(&run.stdout).matches("log marginal likelihood").count(), 1);
+        }
+    }
+}
+
+#[test]
+fn an_error_on_one_rank_ends_all_with_its_status_and_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 1500, 5);
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (model, data, out) = (path("model.safetensors"), path("data.csv"), path("posterior.safetensors"));
+    let mut text = std::fs::read_to_string(&data).expect("the data");
+    text.push_str("0,0,0,0,0,word,0,0,0\n");
+    std::fs::write(&data, text).expect("the data");
+    let options = ["--model", &model, "--data", &data, "--without-data"];
+    let run = on_ranks(3, &fit(&options, &out)).output().expect("mpirun");
+    assert_eq!(run.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains("rank 2: error:") && said.contains("1502") && said.contains("word"), "{said}");
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_command_that_is_not_shared_is_refused() {
+    let arguments = "train --data x.csv --target y --likelihood gaussian --hidden 3 --out m".split(' ');
+    let run = on_ranks(2, &arguments.collect::<Vec<_>>()).output().expect("mpirun");
+    assert_eq!(run.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("without mpirun"));
+}
+
+/// The processes that another one started.
+fn children(parent: &Child) -> Vec<String> {
+    let found = Command::new("pgrep").args(["-P", &parent.id().to_string(), "rla"]).output().expect("pgrep");
+    String::from_utf8_lossy(&found.stdout).lines().map(str::to_string).collect()
+}
+
+#[test]
+fn a_killed_rank_ends_the_others_and_leaves_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 200_000, 60);
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (model, data, out) = (path("model.safetensors"), path("data.csv"), path("posterior.safetensors"));
+    let options = ["--model", &model, "--data", &data, "--without-data", "--optimize"];
+    let mut command = on_ranks(3, &fit(&options, &out));
+    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("mpirun");
+    let began = Instant::now();
+    let mut ranks = children(&run);
+    while ranks.len() < 3 && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+        ranks = children(&run);
+    }
+    assert_eq!(ranks.len(), 3, "three ranks");
+    // In the middle: reading 30 MB and summing takes seconds.
+    std::thread::sleep(Duration::from_millis(500));
+    let killed = Command::new("kill").args(["-9", &ranks[1]]).status().expect("kill");
+    assert!(killed.success());
+    let limit = Instant::now() + Duration::from_secs(10);
+    let status = loop {
+        match run.try_wait().expect("mpirun") {
+            Some(status) => break Some(status),
+            None if Instant::now() > limit => break None,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    if status.is_none() {
+        let _ = run.kill();
+    }
+    assert!(status.is_some_and(|status| !status.success()), "{status:?}");
+    let mut left: Vec<String> = std::fs::read_dir(folder.path())
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["data.csv", "model.safetensors"]);
+}
