@@ -96,7 +96,7 @@ impl CsvStream {
     /// All rows, in memory.
     pub fn read_all(&self) -> Result<Dataset> {
         let columns = (self.schema.inputs().len() + self.schema.targets().len()) as f64;
-        let advice = "leave the data out of the posterior (`--without-data`), or allow more memory";
+        let advice = "leave the training data out of the posterior, or allow more memory";
         memory::check(&format!("keeping {}", self.path.display()), 3.0 * self.n_rows as f64 * columns, advice)?;
         let table = self.rows(0..self.n_rows, self.n_rows)?.table()?;
         table.dataset_for(&self.schema)

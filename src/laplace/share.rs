@@ -30,7 +30,7 @@ impl Parts for BlockSums<'_> {
     fn encode(&self, (curvature, fit): &Self::Part) -> Result<Vec<u8>> {
         let saved = curvature.save().ok_or(TeamError::NotShared {
             what: "this structure of the posterior",
-            advice: "run it in one process, or choose --structure kron, diag or a smaller --weights",
+            advice: "fit it in one process, or choose the Kronecker or the diagonal structure",
         })?;
         let fit = match fit {
             Fit::SquaredErrors(errors) => errors.clone(),
