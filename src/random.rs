@@ -39,6 +39,10 @@ pub enum Purpose {
     Smoothing,
     /// The parameters of a random sub-network; the index is always 0.
     Subnetwork,
+    /// Random signs with which traces are estimated; the index is the probe.
+    TraceProbe,
+    /// Draws of the weights from which variances are estimated; the index is the draw.
+    VarianceDraw,
     /// Synthetic data, and whatever else a caller draws for itself.
     Data,
 }
@@ -46,7 +50,7 @@ pub enum Purpose {
 impl Purpose {
     /// Every purpose, for tests.
     #[cfg(test)]
-    const ALL: [Purpose; 13] = [
+    const ALL: [Purpose; 15] = [
         Purpose::Velocity,
         Purpose::Initialization,
         Purpose::Shuffle,
@@ -59,6 +63,8 @@ impl Purpose {
         Purpose::ChainKey,
         Purpose::Smoothing,
         Purpose::Subnetwork,
+        Purpose::TraceProbe,
+        Purpose::VarianceDraw,
         Purpose::Data,
     ];
 
@@ -77,6 +83,8 @@ impl Purpose {
             Purpose::ChainKey => b"chain key",
             Purpose::Smoothing => b"smoothing",
             Purpose::Subnetwork => b"subnetwork",
+            Purpose::TraceProbe => b"trace probe",
+            Purpose::VarianceDraw => b"variance draw",
             Purpose::Data => b"data",
         }
     }
@@ -139,7 +147,7 @@ mod tests {
             for seed in (0..40).chain([1 << 32, u64::MAX - 1, u64::MAX]) {
                 for purpose in Purpose::ALL {
                     let word = stream(seed, purpose, index).next_u64();
-                    // 24,596 words of 64 bits: two are equal by chance with probability 2e-11.
+                    // 33,540 words of 64 bits: two are equal by chance with probability 3e-11.
                     let before = met.insert(word, (seed, purpose, index));
                     assert_eq!(before, None, "seed {seed}, {purpose:?}, index {index}");
                 }

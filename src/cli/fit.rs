@@ -22,6 +22,7 @@ use super::failure::Failure;
 use super::follow::{Earlier, FromArgs, Origin};
 use super::model::ModelArgs;
 use super::output::{OneOrMany, OutputFile, Summary, counted, print, print_json, short, short_list};
+use super::posterior;
 use super::posterior_form::FormArgs;
 use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
@@ -99,7 +100,12 @@ uncertain, or all of it with a Kronecker-factored precision:
   rla fit --model mnist.safetensors --data digits.csv --target label \
       --likelihood categorical --weights last-layer --optimize --out last.safetensors
   rla fit --model mnist.safetensors --data digits.csv --target label \
-      --likelihood categorical --structure kron --optimize --out kron.safetensors";
+      --likelihood categorical --structure kron --optimize --out kron.safetensors
+
+Example, the same network with the exact posterior of all weights, without a matrix:
+slower, and evidence and variances have a stated standard error:
+  rla fit --model mnist.safetensors --data digits.csv --target label \
+      --likelihood categorical --structure matrix-free --optimize --out free.safetensors";
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
@@ -109,6 +115,10 @@ struct Report {
     n_outputs: usize,
     log_likelihood: f64,
     log_marginal_likelihood: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_marginal_likelihood_error: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    products: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<&'static str>,
     prior_precision: Option<OneOrMany>,
@@ -163,7 +173,6 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         }),
         Origin::MoreData { .. } | Origin::NextTask { .. } => TrainingFit::of(&laplace).ok(),
     };
-    let seconds = began.elapsed().as_secs_f64();
     if let Some(fit) = &fit {
         training_fit::warn(fit, console);
     }
@@ -176,6 +185,8 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         laplace.keep_data(rows.read_all()?)?;
     }
     laplace.save(out.path(), contents)?;
+    posterior::warn_of_residual(&laplace, console);
+    let seconds = began.elapsed().as_secs_f64();
     if args.json {
         return print_json(&report(&laplace, origin, fit.as_ref(), &tuning, seconds));
     }
@@ -345,6 +356,8 @@ fn report(laplace: &Laplace, origin: Origin, fit: Option<&TrainingFit>, tuning: 
         n_outputs: laplace.model().n_outputs(),
         log_likelihood: laplace.log_likelihood(),
         log_marginal_likelihood: laplace.log_marginal_likelihood(),
+        log_marginal_likelihood_error: laplace.log_marginal_likelihood_error(),
+        products: laplace.precision().estimates().map(|estimates| estimates.products),
         from: origin.word(),
         prior_precision: laplace.prior().matrix().is_none().then(|| laplace.prior().values().into()),
         prior_mean: laplace.prior_mean().values().into(),
@@ -401,10 +414,14 @@ fn summary(
         short(laplace.log_likelihood()),
         "nats, summed over the data, at the trained weights",
     );
+    let error = laplace.log_marginal_likelihood_error();
     summary.row(
         "log marginal likelihood",
         short(laplace.log_marginal_likelihood()),
-        "nats, the log evidence; greater is better",
+        match error {
+            None => "nats, the log evidence; greater is better".to_string(),
+            Some(error) => format!("± {} nats, the log evidence; greater is better", short(error)),
+        },
     );
     origin.summarize(args.from.from.as_deref(), &mut summary);
     if !laplace.prior().is_earlier_posterior() {

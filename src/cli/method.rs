@@ -14,6 +14,7 @@ use riemannian_laplace::{Error, Unsupported};
 use super::console::Console;
 use super::draws::DrawArgs;
 use super::failure::Failure;
+use super::posterior;
 
 /// How weights become predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -111,6 +112,9 @@ impl MethodArgs {
             Method::Riemannian => predict::Method::Samples(Arc::new(self.draws.draw_or_read(laplace, console)?)),
             Method::Map => predict::Method::Map,
         };
+        if self.method == Method::Glm {
+            posterior::note_of_error(laplace, console);
+        }
         let _progress = console.spinner("predicting");
         Ok(laplace.predict(inputs, &method)?)
     }

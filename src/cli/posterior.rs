@@ -23,3 +23,28 @@ impl PosteriorArgs {
         Laplace::load(&self.posterior).map_err(Failure::about(&self.posterior))
     }
 }
+
+/// A relative residual of conjugate gradients above this is told.
+const LARGE_RESIDUAL: f64 = 1e-3;
+
+/// Warns where conjugate gradients did not converge.
+pub fn warn_of_residual(laplace: &Laplace, console: &Console) {
+    if let Some(estimates) = laplace.precision().estimates().filter(|known| known.worst_residual > LARGE_RESIDUAL) {
+        console.warn(format!(
+            "conjugate gradients did not converge: a relative residual of {:.1e} is left, and draws and variances are \
+             that rough; a greater prior precision or a larger sigma makes the system easier",
+            estimates.worst_residual
+        ));
+    }
+}
+
+/// Says how well variances are known that are estimated from draws.
+pub fn note_of_error(laplace: &Laplace, console: &Console) {
+    if let Some(estimates) = laplace.precision().estimates() {
+        console.note(format!(
+            "variances are estimated from {} draws of the weights: their standard error is {:.0} %",
+            estimates.draws,
+            100.0 * estimates.variance_error
+        ));
+    }
+}

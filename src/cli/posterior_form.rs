@@ -17,8 +17,9 @@ pub struct FormArgs {
     /// subnetwork:@indices.txt
     #[arg(long, value_name = "WEIGHTS", default_value = "all")]
     weights: WeightsArg,
-    /// The structure of the posterior precision: exact (full, or auto, which is the same as long as it fits), or an
-    /// approximation (kron, diag)
+    /// The structure of the posterior precision: exact (full, or auto, which is the same as long as it fits); exact but
+    /// known through products alone, with random estimates of evidence and variances (matrix-free); or an approximation
+    /// (kron, diag)
     #[arg(long, value_name = "STRUCTURE", default_value = "auto", value_parser = structure)]
     structure: StructureName,
     /// Which of the exact solvers to use with --structure auto or full; the answer is the same
@@ -44,7 +45,7 @@ impl FromStr for WeightsArg {
     }
 }
 
-/// --structure, as given: the exact ones by two names.
+/// --structure, as given: the exact ones with a matrix by two names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum StructureName {
     Exact,
@@ -76,6 +77,11 @@ impl FormArgs {
                     .to_string(),
             )),
             (StructureName::Exact, solver, _) => Ok(solver),
+            (StructureName::Approximate(Structure::MatrixFree), Structure::Auto, true) => Err(Failure::Usage(
+                "--structure matrix-free computes with the training data and cannot leave them out of the file; leave \
+                 out --without-data, or use --structure kron or diag"
+                    .to_string(),
+            )),
             (StructureName::Approximate(structure), Structure::Auto, _) => Ok(*structure),
             (StructureName::Approximate(structure), solver, _) => Err(Failure::Usage(format!(
                 "--solver {solver} belongs to --structure full; leave it out with {}",

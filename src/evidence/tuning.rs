@@ -75,6 +75,8 @@ pub struct EvidenceOptimum {
 const GRID: usize = 25;
 /// The grid's range of log values.
 const GRID_RANGE: (f64, f64) = (-14.0, 14.0);
+/// Times that a log determinant which is an estimate is refined around the optimum so far.
+const MOST_REFINEMENTS: usize = 4;
 
 /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
 pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
@@ -306,8 +308,16 @@ impl<'a> Problem<'a> {
             ..Default::default()
         };
         let mut objective = |point: &[f64], gradient: &mut [f64]| self.evaluate(point, gradient);
-        let minimum = minimize(&mut objective, &start, &settings)?;
-        let evaluations = tried + minimum.evaluations;
+        let mut minimum = minimize(&mut objective, &start, &settings)?;
+        let mut evaluations = tried + minimum.evaluations;
+        for _ in 0..MOST_REFINEMENTS {
+            let (alpha, sigma) = self.unpack(&minimum.point);
+            if !self.log_det.refine(&alpha, &self.laplace.problem().log_scales(&sigma)) {
+                break;
+            }
+            minimum = minimize(&mut objective, &minimum.point, &settings)?;
+            evaluations += minimum.evaluations;
+        }
         Ok((minimum, evaluations))
     }
 

@@ -266,6 +266,11 @@ impl Laplace {
         self.log_likelihood() / self.temperature() - 0.5 * (self.log_det_ratio() + scatter)
     }
 
+    /// The standard error of the log marginal likelihood, where the log determinant is an estimate; none where it is exact.
+    pub fn log_marginal_likelihood_error(&self) -> Option<f64> {
+        self.precision.estimates().map(|estimates| 0.5 * estimates.log_det_ratio_error)
+    }
+
     /// The number of directions in weight space that the data determine: D − tr(AG⁻¹).
     pub fn effective_parameters(&self) -> f64 {
         self.precision.effective_parameters()
@@ -309,7 +314,7 @@ pub(super) fn checked_temperature(temperature: f64) -> Result<f64> {
 }
 
 /// The number of data points whose rows and evaluator stay within a batch's numbers.
-fn rows_at_once(model: &dyn Model, dense: f64) -> usize {
+pub(super) fn rows_at_once(model: &dyn Model, dense: f64) -> usize {
     let columns = model.n_outputs();
     let numbers = model.numbers_per_point(columns) + dense * columns as f64;
     ((BATCH_NUMBERS / numbers.max(1.0)) as usize).max(1)

@@ -26,6 +26,7 @@ mod update;
 mod watched;
 mod weight_space;
 mod weights;
+mod without_matrix;
 
 pub(crate) use file::Attachment;
 pub use file::Contents;
@@ -43,3 +44,4 @@ pub use structure::{
 };
 pub use weight_space::WeightSpace;
 pub use weights::{Choice, Weights};
+pub use without_matrix::Estimates;

@@ -8,6 +8,7 @@ use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
 use super::problem::{BatchRows, Problem};
+use super::without_matrix::Estimates;
 use crate::error::{Error, Result, UnknownStructure, Unsupported};
 use crate::map::Rows;
 use crate::prior::{PriorPrecision, PriorStructure};
@@ -48,6 +49,10 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     fn log_det_ratio(&self) -> f64;
     /// D − tr(A G⁻¹): the number of directions that the data determine.
     fn effective_parameters(&self) -> f64;
+    /// What is estimated by chance, and how well; none where nothing is.
+    fn estimates(&self) -> Option<Estimates> {
+        None
+    }
     /// Which structure this is.
     fn structure(&self) -> Structure;
     /// G, both triangles.
@@ -128,6 +133,11 @@ pub trait LogDet: Send + Sync {
     /// The value and its gradient; `None` where a factorisation fails (far out in the hyperparameters). There are as
     /// many values log s as noise levels; where there is none, s = 1.
     fn evaluate(&self, log_alpha: &[f64], log_sigma: &[f64]) -> Option<LogDetRatio>;
+    /// Where the log determinant is an estimate: makes it a better one around these hyperparameters. False where it is
+    /// good enough, or exact.
+    fn refine(&self, _log_alpha: &[f64], _log_sigma: &[f64]) -> bool {
+        false
+    }
 }
 
 /// log det G − log det A and its gradient with respect to each log α and each log s.
@@ -252,6 +262,9 @@ structures! {
     Kronecker = "kronecker", "kron", kronecker;
     /// The diagonal alone: D variances, correlations ignored.
     Diagonal = "diagonal", "diag", diagonal;
+    /// Exact, and known through its products alone: no matrix, for models and data that are both large. The log
+    /// determinant and the variances of predictions are estimates with a standard error.
+    MatrixFree = "matrix-free", "matrix-free", without_matrix;
 }
 
 impl Structure {

@@ -14,6 +14,7 @@ fn folder() -> Folder {
     folder.model("model.safetensors", &[1, 6, 1]);
     folder.write("indices.txt", "0 3, 7\n18\n");
     folder.write("x.csv", "x\n0.5\n9\n");
+    folder.write("x_y.csv", "x,y\n0.5,0.1\n9,-1\n");
     folder
 }
 
@@ -43,6 +44,27 @@ fn every_part_is_fitted_sampled_and_used_for_predictions() {
     }
     let samples = TensorFile::read_numbers(&folder.path("s.safetensors")).expect("samples");
     assert_eq!(samples.tensors["indices"].values, [0.0, 3.0, 7.0, 18.0]);
+}
+
+#[test]
+fn a_posterior_without_a_matrix_says_how_well_it_knows_its_evidence() {
+    let folder = folder();
+    folder.model("wide.safetensors", &[1, 30, 1]);
+    let fit = fit("--structure matrix-free --optimize").replace("model.safetensors", "wide.safetensors");
+    let fitted = folder.ok(&format!("{fit} --json")).json();
+    assert_eq!((&fitted["structure"], &fitted["solver"]), (&"matrix-free".into(), &"matrix-free".into()));
+    assert!(fitted["log_marginal_likelihood_error"].as_f64().expect("an error") > 0.0);
+    assert!(fitted["products"].as_f64().expect("a number") > 100.0);
+    let said = folder.ok(&fit).stdout;
+    assert!(said.contains("± ") && said.contains("no matrix; "), "{said}");
+    let said = folder.ok("predict --posterior p.safetensors --inputs x.csv --method glm --out g.csv").stderr;
+    assert!(said.contains("64 draws") && said.contains("18 %"), "{said}");
+    folder.ok("evaluate --posterior p.safetensors --data x_y.csv --target y --method nn --samples 5");
+    folder.ok("sample --posterior p.safetensors --metric euclidean --samples 3 --out e.safetensors");
+    folder.ok(
+        "sample --posterior p.safetensors --metric fisher --metric-solver matrix-free --samples 1 --out f.safetensors",
+    );
+    folder.fails(2, &format!("{fit} --without-data"), &["--structure matrix-free", "leave out --without-data"]);
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! The posterior without any matrix: exact G = A + Σₙ JₙᵀHₙJₙ, known through its products alone. For models in which both
+//! D and N·P are too large for a matrix; memory O(D) and that of a batch.
+//!
+//! - draws v = G⁻¹(A^½ε₁ + J̃ᵀε₂) ~ N(0, G⁻¹), and all solves, by conjugate gradients
+//! - log det G − log det A and D − tr(AG⁻¹) by stochastic Lanczos quadrature, with a standard error
+//! - variances of predictions from draws v_s: J G⁻¹Jᵀ ≈ S⁻¹ Σ_s (Jv_s)(Jv_s)ᵀ, relative standard error √(2/S)
+//!
+//! Nothing here is approximate but by chance, and by how much is stated ([`Estimates`]).
+
+mod general;
+mod lanczos;
+mod precision;
+mod products;
+mod quadrature;
+mod solves;
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use self::general::GeneralLogDet;
+pub use self::precision::Estimates;
+use self::precision::WithoutMatrix;
+use self::products::{Part, Products};
+use self::quadrature::{Shared, SharedLogDet};
+use super::fit::rows_at_once;
+use super::problem::{BatchRows, Problem};
+use super::structure::{Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, same_kind};
+use crate::data::{Batches, row_blocks};
+use crate::error::{Error, Result, Unsupported};
+use crate::prior::{PriorPrecision, PriorStructure};
+
+/// Numbers per parameter at the peak: the draws, the bases of two probes, and the vectors of a block of solves.
+const NUMBERS_PER_PARAMETER: f64 = 250.0;
+/// Numbers of a batch and of what its products need.
+const BATCH_NUMBERS: f64 = (1u64 << 23) as f64;
+
+/// The number of f64 values held at the peak, apart from rows that are kept where there is room.
+pub(super) fn numbers(problem: &Problem) -> f64 {
+    NUMBERS_PER_PARAMETER * problem.model.n_params() as f64 + BATCH_NUMBERS
+}
+
+/// The draws, and a batch.
+pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
+    (precision::DRAWS + 8) as f64 * problem.model.n_params() as f64 + BATCH_NUMBERS
+}
+
+pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
+    Ok(Box::new(TrainingParts { problem: problem.clone(), blocks: vec![Vec::new()], shared: OnceLock::new() }))
+}
+
+pub(super) fn load_sums(problem: &Problem, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
+    Ok(Box::new(training_parts(problem)?))
+}
+
+pub(super) fn load(
+    problem: &Problem,
+    prior: &PriorPrecision,
+    file: &mut dyn SavedTensors,
+) -> Result<Arc<dyn Precision>> {
+    precision::load(problem, prior, file)
+}
+
+/// The batches of the training data, cut as a fit cuts them.
+fn training_parts(problem: &Problem) -> Result<TrainingParts> {
+    let data = problem.data.as_deref().ok_or(Error::NoTrainingData { what: "the matrix-free solver" })?;
+    let mut blocks = Vec::new();
+    for block in row_blocks(data.n_rows()) {
+        let part = |batch: Result<crate::data::Batch<'_>>| {
+            let batch = batch?;
+            Ok(Part { map: problem.model.bind(batch.inputs.view())?, targets: batch.targets.to_owned() })
+        };
+        let batches = data.batches(block, rows_at_once(&*problem.model, 0.0))?;
+        blocks.push(batches.map(part).collect::<Result<Vec<Part>>>()?);
+    }
+    Ok(TrainingParts { problem: problem.clone(), blocks, shared: OnceLock::new() })
+}
+
+/// The data in batches, from which products are computed; and what is known of their curvature's spectrum.
+#[derive(Debug, Clone)]
+struct TrainingParts {
+    problem: Problem,
+    blocks: Vec<Vec<Part>>,
+    shared: OnceLock<Arc<Shared>>,
+}
+
+impl TrainingParts {
+    fn shared(&self) -> &Arc<Shared> {
+        self.shared.get_or_init(|| {
+            let products = Products::new(&self.problem, self.blocks.clone());
+            Arc::new(Shared::new(Arc::new(products)))
+        })
+    }
+
+    fn products(&self) -> &Arc<Products> {
+        &self.shared().operator.products
+    }
+}
+
+impl Curvature for TrainingParts {
+    fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
+        let part = Part { map: batch.map().clone(), targets: batch.targets().to_owned() };
+        if let Some(block) = self.blocks.last_mut() {
+            block.push(part);
+        }
+        self.shared = OnceLock::new();
+        Ok(())
+    }
+
+    fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()> {
+        self.blocks.extend(same_kind::<Self>(later)?.blocks);
+        self.shared = OnceLock::new();
+        Ok(())
+    }
+
+    /// Rows are weighted again for each σ.
+    fn n_levels(&self) -> usize {
+        self.problem.model.n_outputs()
+    }
+
+    fn numbers_per_point(&self) -> f64 {
+        0.0
+    }
+
+    fn factor(&self, prior: &PriorPrecision, scales: &[f64]) -> Result<Arc<dyn Precision>> {
+        if !prior.is_proper() {
+            return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
+        }
+        self.products().check()?;
+        Ok(Arc::new(WithoutMatrix::new(self.shared().clone(), prior, scales)))
+    }
+
+    fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {
+        let shared = self.shared().clone();
+        Ok(match form {
+            LogDetForm::Shared => Box::new(SharedLogDet(shared)),
+            LogDetForm::General { prior } => {
+                let groups = self.problem.model.group_sizes();
+                Box::new(GeneralLogDet::new(self.products().clone(), prior, groups, &shared))
+            }
+        })
+    }
+
+    fn duplicate(&self) -> Box<dyn Curvature> {
+        Box::new(self.clone())
+    }
+
+    /// The products need the data.
+    fn save(&self) -> Option<Vec<SavedTensor>> {
+        None
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Whether one number scales all of A and all rows.
+fn is_one_scale(prior: &PriorPrecision, scales: &[f64]) -> Option<f64> {
+    let one = prior.structure() == PriorStructure::Scalar && prior.matrix().is_none() && scales.len() == 1;
+    one.then(|| prior.values()[0] * scales[0] * scales[0])
+}

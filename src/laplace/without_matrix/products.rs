@@ -1,0 +1,262 @@
+//! Products with the curvature C = J̃ᵀWJ̃ of all data, batch by batch, for several vectors at once; W has the weight 1/s² of
+//! each row's noise level.
+//!
+//! The rows of a batch are made from a forward and a backward sweep. They are kept where all of them together are small
+//! enough, and made again for every block of vectors where they are not: the numbers are the same.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use faer::{Accum, Mat, MatRef};
+use ndarray::Array2;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::laplace::problem::Problem;
+use crate::linalg::{add_scaled, multiply};
+use crate::map::{Map, Rows, Scratch};
+use crate::memory::{self, Reservation};
+use crate::random::fill_standard_normal;
+
+/// Rows are kept where all of them together have at most this many numbers (half a gigabyte).
+const KEPT_NUMBERS: f64 = (1u64 << 26) as f64;
+
+/// A batch of data points: the model bound to their inputs, and their targets.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) map: Arc<dyn Map>,
+    pub(super) targets: Array2<f64>,
+}
+
+/// The batches of each block of rows, and the products with all of them.
+pub(super) struct Products {
+    problem: Problem,
+    blocks: Vec<Vec<Part>>,
+    kept: OnceLock<Option<Kept>>,
+    count: AtomicU64,
+}
+
+/// The rows of all batches.
+struct Kept {
+    rows: Vec<Vec<Box<dyn Rows>>>,
+    _memory: Reservation,
+}
+
+impl std::fmt::Debug for Products {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "products with {} rows of {} numbers", self.n_rows(), self.n_params())
+    }
+}
+
+/// One vector's buffers.
+#[derive(Default)]
+struct Lane {
+    scratch: Scratch,
+    /// J̃u of a batch.
+    image: Vec<f64>,
+    /// J̃ᵀw of a batch, and the sum over a block's batches.
+    share: Vec<f64>,
+    block: Vec<f64>,
+}
+
+impl Products {
+    pub(super) fn new(problem: &Problem, blocks: Vec<Vec<Part>>) -> Self {
+        Self { problem: problem.clone(), blocks, kept: OnceLock::new(), count: AtomicU64::new(0) }
+    }
+
+    /// D.
+    pub(super) fn n_params(&self) -> usize {
+        self.problem.model.n_params()
+    }
+
+    /// M.
+    pub(super) fn n_rows(&self) -> usize {
+        let n_data = self.blocks.iter().flatten().map(|part| part.map.n_points()).sum();
+        Problem { n_data, ..self.problem.clone() }.n_rows()
+    }
+
+    /// The number of products with the curvature so far; half a product is one with the rows or their transpose alone.
+    pub(super) fn count(&self) -> f64 {
+        0.5 * self.count.load(Ordering::Relaxed) as f64
+    }
+
+    /// Makes all rows once, and checks that they are finite.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.kept.get().is_some() {
+            return Ok(());
+        }
+        let memory = self.room();
+        let mut rows = Vec::new();
+        for block in &self.blocks {
+            let made = block.iter().map(|part| self.problem.rows(&part.map, part.targets.view(), &[1.0]));
+            match memory {
+                Some(_) => rows.push(made.collect::<Result<Vec<_>>>()?),
+                None => made.map(|rows| rows.map(drop)).collect::<Result<()>>()?,
+            }
+        }
+        self.kept.get_or_init(|| memory.map(|memory| Kept { rows, _memory: memory }));
+        Ok(())
+    }
+
+    /// Memory for the rows, where they are to be kept.
+    fn room(&self) -> Option<Reservation> {
+        let columns = self.problem.n_rows() / self.problem.n_data.max(1);
+        let points: usize = self.blocks.iter().flatten().map(|part| part.map.n_points()).sum();
+        let numbers = points as f64 * self.problem.model.numbers_per_point(columns);
+        (numbers <= KEPT_NUMBERS).then(|| memory::reserve("the rows of the training data", numbers, "").ok()).flatten()
+    }
+
+    /// Shows the rows of all batches in order: all at once where they are kept, else batch by batch. Each comes with
+    /// whether it is the last of its block.
+    fn for_rows(&self, mut visit: impl FnMut(&[(&dyn Rows, bool)])) {
+        let again = |part: &Part| self.problem.rows_again(&part.map, part.targets.view(), &[1.0]);
+        let kept = self.kept.get_or_init(|| {
+            let rows = |block: &Vec<Part>| block.iter().map(again).collect();
+            self.room().map(|memory| Kept { rows: self.blocks.iter().map(rows).collect(), _memory: memory })
+        });
+        match kept {
+            Some(kept) => {
+                let mut all: Vec<(&dyn Rows, bool)> = Vec::new();
+                for block in &kept.rows {
+                    all.extend(block.iter().enumerate().map(|(index, rows)| (&**rows, index + 1 == block.len())));
+                }
+                visit(&all);
+            }
+            None => {
+                for block in &self.blocks {
+                    for (index, part) in block.iter().enumerate() {
+                        visit(&[(&*again(part), index + 1 == block.len())]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the batches' shares to each sum: over each block, then over the blocks.
+    fn add_shares<T: Send>(
+        &self,
+        lanes: &mut [(T, Lane, Vec<f64>)],
+        share: impl Fn(&mut T, &dyn Rows, &mut Vec<f64>, &mut Vec<f64>, &mut Scratch) + Sync,
+    ) {
+        let d = self.n_params();
+        self.for_rows(|batches| {
+            let one = |(state, lane, sum): &mut (T, Lane, Vec<f64>)| {
+                lane.share.resize(d, 0.0);
+                lane.block.resize(d, 0.0);
+                for (rows, is_last) in batches {
+                    lane.image.resize(rows.n_rows(), 0.0);
+                    share(state, *rows, &mut lane.image, &mut lane.share, &mut lane.scratch);
+                    add_scaled(1.0, &lane.share, &mut lane.block);
+                    if *is_last {
+                        add_scaled(1.0, &lane.block, sum);
+                        lane.block.fill(0.0);
+                    }
+                }
+            };
+            // A single vector leaves the threads to the products of its layers.
+            match &mut *lanes {
+                [lane] => one(lane),
+                lanes => lanes.par_iter_mut().for_each(one),
+            }
+        });
+    }
+
+    /// C u for each u, with one weight 1/s² for all rows or one per output.
+    pub(super) fn times(&self, weights: &[f64], directions: &[&[f64]]) -> Vec<Vec<f64>> {
+        let d = self.n_params();
+        let mut lanes: Vec<_> = directions.iter().map(|u| (*u, Lane::default(), vec![0.0; d])).collect();
+        self.add_shares(&mut lanes, |u, rows, image, share, scratch| {
+            rows.times(u, image, scratch);
+            self.weigh(weights, rows, image);
+            rows.transpose_times(image, share, scratch);
+        });
+        self.count.fetch_add(2 * directions.len() as u64, Ordering::Relaxed);
+        lanes.into_iter().map(|(_, _, sum)| sum).collect()
+    }
+
+    /// J̃ᵀW^½ε for standard normal ε of each generator.
+    pub(super) fn noise(&self, weights: &[f64], generators: &mut [ChaCha8Rng]) -> Vec<Vec<f64>> {
+        let d = self.n_params();
+        let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
+        let mut lanes: Vec<_> = generators.iter_mut().map(|source| (source, Lane::default(), vec![0.0; d])).collect();
+        self.add_shares(&mut lanes, |generator, rows, image, share, scratch| {
+            fill_standard_normal(generator, image);
+            self.weigh(&roots, rows, image);
+            rows.transpose_times(image, share, scratch);
+        });
+        self.count.fetch_add(lanes.len() as u64, Ordering::Relaxed);
+        lanes.into_iter().map(|(_, _, sum)| sum).collect()
+    }
+
+    /// VᵀC_pV for each noise level p and its share C_p of the curvature.
+    pub(super) fn level_grams(&self, weights: &[f64], vectors: &[&[f64]]) -> Vec<Mat<f64>> {
+        let k = vectors.len();
+        let mut grams = vec![Mat::zeros(k, k); weights.len()];
+        self.for_rows(|batches| {
+            for (rows, _) in batches {
+                let image = |u: &&[f64]| {
+                    let mut image = vec![0.0; rows.n_rows()];
+                    rows.times(u, &mut image, &mut Scratch::default());
+                    image
+                };
+                let images: Vec<Vec<f64>> = vectors.par_iter().map(image).collect();
+                let points = rows.n_rows() / weights.len();
+                for (level, (gram, weight)) in grams.iter_mut().zip(weights).enumerate() {
+                    let part: Vec<f64> =
+                        images.iter().flat_map(|image| &image[level * points..(level + 1) * points]).copied().collect();
+                    let part = MatRef::from_column_major_slice(&part, points, k);
+                    let mut share = Mat::zeros(k, k);
+                    multiply(share.as_mut(), Accum::Replace, part.transpose(), part);
+                    *gram += faer::Scale(*weight) * share;
+                }
+            }
+        });
+        self.count.fetch_add(k as u64, Ordering::Relaxed);
+        grams
+    }
+
+    /// w ← Ww, for the rows of a batch, which are numbered output by output.
+    fn weigh(&self, weights: &[f64], rows: &dyn Rows, image: &mut [f64]) {
+        let share = rows.n_rows() / weights.len();
+        for (part, weight) in image.chunks_exact_mut(share.max(1)).zip(weights) {
+            part.iter_mut().for_each(|value| *value *= weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::data::Dataset;
+    use crate::laplace::without_matrix::training_parts;
+    use crate::laplace::{FitOptions, Laplace};
+    use crate::likelihood::Family;
+    use crate::network::{Activation, Architecture, Network};
+
+    #[test]
+    fn rows_that_are_made_again_give_the_same_bits_as_kept_ones() -> Result<()> {
+        let network = Network::random(Architecture::new(&[2, 5, 2], Activation::Tanh)?, 3);
+        let entry = |(i, j): (usize, usize)| (1.0 + (3 * i + 7 * j) as f64).sin();
+        let data = Dataset::new(Array2::from_shape_fn((300, 2), entry), Array2::from_shape_fn((300, 2), entry))?;
+        let laplace = Laplace::fit(network, data, Family::gaussian(0.5)?, &FitOptions::default())?;
+        let parts = training_parts(laplace.problem())?;
+        // Two batches in every block.
+        let halves = |block: &Vec<Part>| [block.clone(), block.clone()].concat();
+        let blocks: Vec<Vec<Part>> = parts.blocks.iter().map(halves).collect();
+        let kept = Products::new(laplace.problem(), blocks.clone());
+        let again = Products { kept: OnceLock::from(None), ..Products::new(laplace.problem(), blocks) };
+        kept.check()?;
+        assert!(kept.kept.get().is_some_and(Option::is_some));
+        let vectors: Vec<Vec<f64>> =
+            (0..3).map(|k| (0..kept.n_params()).map(|d| entry((d, k))).collect::<Vec<f64>>()).collect();
+        let vectors: Vec<&[f64]> = vectors.iter().map(Vec::as_slice).collect();
+        let products = kept.times(&[4.0, 0.5], &vectors);
+        assert_eq!(products, again.times(&[4.0, 0.5], &vectors));
+        assert_eq!(products[1..2], kept.times(&[4.0, 0.5], &vectors[1..2]));
+        assert_eq!(kept.count(), 4.0);
+        Ok(())
+    }
+}
