@@ -105,7 +105,7 @@ impl LogDet for GeneralLogDet {
     fn evaluate(&self, log_alpha: &[f64], log_scales: &[f64]) -> Option<LogDetRatio> {
         let operator = self.operator(log_alpha, log_scales)?;
         let plan = self.plan();
-        let shares = operator.from_probes(plan, |space| share(&operator, space));
+        let shares = operator.krylov_spaces(plan, |space| share(&operator, space));
         let factor = operator.trace_factor(plan);
         let (mut value, mut effective) = (0.0, 0.0);
         let (mut by_weight, mut by_level) = (vec![0.0; operator.size()], vec![0.0; log_scales.len()]);

@@ -89,10 +89,10 @@ impl Products {
         let memory = self.room();
         let mut rows = Vec::new();
         for block in &self.blocks {
-            let made = block.iter().map(|part| self.problem.rows(&part.map, part.targets.view(), &[1.0]));
+            let mut made = block.iter().map(|part| self.problem.rows(&part.map, part.targets.view(), &[1.0]));
             match memory {
                 Some(_) => rows.push(made.collect::<Result<Vec<_>>>()?),
-                None => made.map(|rows| rows.map(drop)).collect::<Result<()>>()?,
+                None => made.try_for_each(|rows| rows.map(drop))?,
             }
         }
         self.kept.get_or_init(|| memory.map(|memory| Kept { rows, _memory: memory }));

@@ -101,7 +101,7 @@ impl Whitened {
     }
 
     /// Runs Lanczos from every probe, in groups whose bases fit, and keeps what `keep` takes from each.
-    pub(super) fn from_probes<T: Send>(&self, plan: Plan, keep: impl Fn(&Krylov) -> T + Sync) -> Vec<T> {
+    pub(super) fn krylov_spaces<T: Send>(&self, plan: Plan, keep: impl Fn(&Krylov) -> T + Sync) -> Vec<T> {
         let group = (BASIS_NUMBERS / (plan.steps * self.size()).max(1)).clamp(2, PROBES.1);
         let mut kept = Vec::with_capacity(plan.probes);
         let indices: Vec<usize> = (0..plan.probes).collect();
@@ -186,7 +186,7 @@ impl Quadrature {
             [space.nodes(steps), space.nodes(before)]
         };
         let (traced, size) = (operator.size() <= TRACED, operator.size() as f64);
-        Self { plan, traced, size, nodes: operator.from_probes(plan, both) }
+        Self { plan, traced, size, nodes: operator.krylov_spaces(plan, both) }
     }
 
     fn estimate(&self, scale: f64, which: usize) -> Estimate {
