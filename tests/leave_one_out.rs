@@ -1,6 +1,8 @@
 //! Leave-one-out: Pareto smoothing against ArviZ, closed forms against refits and against importance sampling.
 
 mod common;
+#[path = "leave_one_out/snelson.rs"]
+mod snelson;
 
 use common::{Outcome, normal_matrix, random_data, random_network};
 use ndarray::{Array2, Axis, array};

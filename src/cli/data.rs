@@ -112,6 +112,11 @@ impl DataArgs {
         Ok(DataFile { table, path: path.to_path_buf(), dataset })
     }
 
+    /// Reads the inputs of another file, which may or may not have the targets, in the units of the file.
+    pub fn inputs_of(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<Array2<f64>, Failure> {
+        self.leave_out.inputs_for_posterior(path, &[], posterior, console)
+    }
+
     /// Opens the file to be read in batches: the columns of a schema, or those that the options name.
     pub fn stream(
         &self,

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use riemannian_laplace::Error;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::CsvStream;
-use riemannian_laplace::internals::evaluate::TrainingFit;
+use riemannian_laplace::internals::evaluate::{ClosedForms, TrainingFit};
 use riemannian_laplace::internals::evidence::{AtBound, Free};
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
 use riemannian_laplace::{EvidenceOptimum, EvidenceOptions, ValidationOptimum};
@@ -19,6 +19,7 @@ use super::arguments::{self, LikelihoodName};
 use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
+use super::fit_score::{self, ScoreReport};
 use super::follow::{Earlier, FromArgs, Origin};
 use super::model::ModelArgs;
 use super::output::{OneOrMany, OutputFile, Summary, counted, print, print_json, short, short_list};
@@ -134,6 +135,8 @@ struct Report {
     #[serde(flatten)]
     fit: Option<TrainingFitReport>,
     #[serde(flatten)]
+    scores: Option<ScoreReport>,
+    #[serde(flatten)]
     tuning: Option<TuningReport>,
     #[serde(flatten)]
     validation: Option<ValidationReport>,
@@ -186,14 +189,25 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     }
     laplace.save(out.path(), contents)?;
     posterior::warn_of_residual(&laplace, console);
+    let scores = fit_score::closed_forms(&laplace, console);
+    if let Some(scores) = &scores {
+        fit_score::warn(scores, console);
+    }
+    let checks = Checks { fit, scores };
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
-        return print_json(&report(&laplace, origin, fit.as_ref(), &tuning, seconds));
+        return print_json(&report(&laplace, origin, &checks, &tuning, seconds));
     }
     if console.is_quiet() {
         return Ok(());
     }
-    print(&summary(args, (&laplace, origin), fit.as_ref(), &tuning, seconds).to_text())
+    print(&summary(args, (&laplace, origin), &checks, &tuning, seconds).to_text())
+}
+
+/// What is said about a posterior besides its evidence.
+struct Checks {
+    fit: Option<TrainingFit>,
+    scores: Option<ClosedForms>,
 }
 
 /// A posterior, where it comes from and where it goes.
@@ -348,7 +362,7 @@ fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuni
     Ok(Tuning::Done(optimum))
 }
 
-fn report(laplace: &Laplace, origin: Origin, fit: Option<&TrainingFit>, tuning: &Tuning, seconds: f64) -> Report {
+fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tuning, seconds: f64) -> Report {
     let bound = |bound: &AtBound| BoundReport { parameter: bound.parameter, index: bound.index, value: bound.value };
     Report {
         n_params: laplace.model().n_params(),
@@ -369,7 +383,8 @@ fn report(laplace: &Laplace, origin: Origin, fit: Option<&TrainingFit>, tuning: 
         structure: laplace.structure().word(),
         curvature: laplace.curvature_kind().name(),
         seconds,
-        fit: fit.map(TrainingFitReport::from),
+        fit: checks.fit.as_ref().map(TrainingFitReport::from),
+        scores: checks.scores.as_ref().map(ScoreReport::from),
         tuning: match tuning {
             Tuning::Off | Tuning::OnHeldOut(_) => None,
             Tuning::NothingFree => Some(TuningReport { converged: true, at_bound: Vec::new() }),
@@ -388,7 +403,7 @@ fn report(laplace: &Laplace, origin: Origin, fit: Option<&TrainingFit>, tuning: 
 fn summary(
     args: &FitArgs,
     (laplace, origin): (&Laplace, Origin),
-    fit: Option<&TrainingFit>,
+    checks: &Checks,
     tuning: &Tuning,
     seconds: f64,
 ) -> Summary {
@@ -435,8 +450,11 @@ fn summary(
     }
     let meaning = format!("of {}: directions that the data determine", model.n_params());
     summary.row("effective parameters", short(laplace.effective_parameters()), meaning);
-    if let Some(fit) = fit {
+    if let Some(fit) = &checks.fit {
         training_fit::add_rows(fit, &mut summary);
+    }
+    if let Some(scores) = &checks.scores {
+        fit_score::add_rows(scores, &mut summary);
     }
     if laplace.curvature_kind() != CurvatureKind::default() {
         summary.row("curvature", laplace.curvature_kind(), "what the posterior precision is made of besides the prior");

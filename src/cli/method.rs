@@ -27,6 +27,8 @@ pub enum Method {
     Riemannian,
     /// The trained network alone, without uncertainty about its weights
     Map,
+    /// All of these, side by side (evaluate only)
+    All,
 }
 
 /// How a Gaussian over logits becomes class probabilities.
@@ -60,9 +62,10 @@ pub struct MethodArgs {
 impl MethodArgs {
     /// Checks that the options fit together, before any file is read.
     pub fn check(&self) -> Result<(), Failure> {
-        self.draws.check(self.method == Method::Riemannian, &name_of(self.method))?;
+        let geodesics = matches!(self.method, Method::Riemannian | Method::All);
+        self.draws.check(geodesics, &name_of(self.method))?;
         match self.link {
-            Some(_) if self.method != Method::Glm => {
+            Some(_) if !matches!(self.method, Method::Glm | Method::All) => {
                 let method = name_of(self.method);
                 Err(Failure::Usage(format!("--link belongs to --method glm; leave it out with --method {method}")))
             }
@@ -70,7 +73,15 @@ impl MethodArgs {
         }
     }
 
-    /// The same, and checks that the method predicts y, so that it can be scored.
+    /// The same, and checks that one method was asked for.
+    pub fn check_single(&self) -> Result<(), Failure> {
+        if self.method == Method::All {
+            return Err(Failure::Usage("--method all belongs to `rla evaluate`; predict with one method".to_string()));
+        }
+        self.check()
+    }
+
+    /// The same as [`check`](Self::check), and checks that the method predicts y, so that it can be scored.
     pub fn check_scorable(&self) -> Result<(), Failure> {
         if self.link == Some(LinkName::None) {
             return Err(unscorable());
@@ -83,9 +94,17 @@ impl MethodArgs {
         self.draws.file()
     }
 
-    /// The name of the method, with its link where that matters.
-    pub fn describe(&self, family: &Family) -> String {
-        match (self.method, self.link_for(family)) {
+    /// The methods that were asked for, cheapest first.
+    pub fn methods(&self) -> Vec<Method> {
+        match self.method {
+            Method::All => vec![Method::Map, Method::Glm, Method::Nn, Method::Riemannian],
+            method => vec![method],
+        }
+    }
+
+    /// The name of a method, with its link where that matters.
+    pub fn describe(&self, method: Method, family: &Family) -> String {
+        match (method, self.link_for(family)) {
             (Method::Nn, _) => format!("nn, {} samples", self.draws.count()),
             (Method::Riemannian, _) => format!("riemannian, {}", self.draws.describe()),
             (Method::Glm, Ok(Some(link))) if is_classification(family) => {
@@ -99,24 +118,39 @@ impl MethodArgs {
         }
     }
 
+    /// Whether all methods were asked for.
+    pub fn is_all(&self) -> bool {
+        self.method == Method::All
+    }
+
     /// Whether the Gaussian over the raw outputs was requested.
     pub fn wants_latent(&self) -> bool {
         self.link == Some(LinkName::None)
     }
 
-    /// The prediction at the inputs.
+    /// The prediction at the inputs by the method that was asked for.
     pub fn predict(&self, laplace: &Laplace, inputs: &Array2<f64>, console: &Console) -> Result<Prediction, Failure> {
-        let method = match self.method {
+        let method = self.library_method(self.method, laplace, console)?;
+        let _progress = console.spinner("predicting");
+        Ok(laplace.predict(inputs, &method)?)
+    }
+
+    /// A method as the library takes it; its samples, if any, are drawn here.
+    pub fn library_method(
+        &self,
+        method: Method,
+        laplace: &Laplace,
+        console: &Console,
+    ) -> Result<predict::Method, Failure> {
+        if method == Method::Glm {
+            posterior::note_of_error(laplace, console);
+        }
+        Ok(match method {
             Method::Glm => predict::Method::Glm(self.link_for(laplace.family())?.unwrap_or_default()),
             Method::Nn => predict::Method::Nn(Draws::first(self.draws.count(), self.draws.seed())),
             Method::Riemannian => predict::Method::Samples(Arc::new(self.draws.draw_or_read(laplace, console)?)),
-            Method::Map => predict::Method::Map,
-        };
-        if self.method == Method::Glm {
-            posterior::note_of_error(laplace, console);
-        }
-        let _progress = console.spinner("predicting");
-        Ok(laplace.predict(inputs, &method)?)
+            Method::Map | Method::All => predict::Method::Map,
+        })
     }
 
     /// The link for a family; `None` when the raw outputs were requested.
@@ -151,6 +185,7 @@ fn is_classification(family: &Family) -> bool {
     family.has_classes()
 }
 
-fn name_of(method: Method) -> String {
+/// The name on the command line.
+pub fn name_of(method: Method) -> String {
     method.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }

@@ -62,7 +62,7 @@ Example, averaging 1000 sampled networks, on a file that also holds the target:
 
 /// Runs the command.
 pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
-    args.method.check()?;
+    args.method.check_single()?;
     let out = match args.out.as_deref() {
         Some(path) if path != Path::new("-") => {
             let mut inputs: Vec<&Path> = vec![&args.posterior.posterior, &args.inputs];

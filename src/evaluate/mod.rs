@@ -1,6 +1,8 @@
 //! Scores of predictions against observed targets, leave-one-out scores, tuning on held-out data, and distances between sample sets, as the paper computes them.
 
 mod calibration;
+mod curves;
+mod intervals;
 mod leave_one_out;
 mod ranking;
 mod scores;
@@ -8,11 +10,13 @@ mod training_fit;
 mod validation;
 pub mod wasserstein;
 
-pub use calibration::expected_calibration_error;
+pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
+pub use curves::{COVERAGE_LEVELS, Curves};
+pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out, smooth_weights,
 };
-pub use ranking::auroc;
+pub use ranking::{auroc, ood_auroc};
 pub use scores::{ClassScores, RegressionScores, Scores};
 pub use training_fit::{TrainingError, TrainingFit};
 pub use validation::{ValidationOptimum, ValidationOptions, optimize_on};

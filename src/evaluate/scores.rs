@@ -1,7 +1,7 @@
 //! Mean squared error, negative log likelihood, ranked probability score, coverage, accuracy, Brier score and calibration
 //! error.
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView1};
 use serde::Serialize;
 
 use super::expected_calibration_error;
@@ -11,7 +11,7 @@ use crate::likelihood::Family;
 use crate::predict::Prediction;
 
 /// Bins of the calibration error.
-const BINS: usize = 15;
+pub(super) const BINS: usize = 15;
 
 /// Scores of a regression.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -97,26 +97,44 @@ impl Scores {
                 Scores::Regression(RegressionScores { n, mse, rmse: mse.sqrt(), nll, crps, coverage_90 })
             }
             Family::Poisson(_) => Scores::Counts { n, nll },
-            Family::Bernoulli(_) => {
-                let (p, y): (Vec<f64>, Vec<f64>) = prediction.mean.iter().zip(targets).map(|(p, y)| (*p, *y)).unzip();
-                let correct: Vec<bool> = p.iter().zip(&y).map(|(p, y)| (*p >= 0.5) == (*y > 0.5)).collect();
-                let confidences: Vec<f64> = p.iter().map(|p| p.max(1.0 - p)).collect();
-                let brier = p.iter().zip(&y).map(|(p, y)| (p - y).powi(2)).sum::<f64>() / p.len() as f64;
+            Family::Bernoulli(_) | Family::Categorical(_) => {
+                let (confidences, correct) = confidences(prediction, targets);
+                let brier = match family {
+                    Family::Bernoulli(_) => {
+                        let squares = prediction.mean.iter().zip(targets).map(|(p, y)| (p - y).powi(2));
+                        squares.sum::<f64>() / targets.len() as f64
+                    }
+                    _ => {
+                        let rows = prediction.mean.rows().into_iter().zip(targets.column(0));
+                        let square = |p: f64, hit: bool| (p - f64::from(u8::from(hit))).powi(2);
+                        let row = |(p, y): (ArrayView1<'_, f64>, &f64)| -> f64 {
+                            p.iter().enumerate().map(|(k, p)| square(*p, k == *y as usize)).sum()
+                        };
+                        rows.map(row).sum::<f64>() / n as f64
+                    }
+                };
                 Scores::Classes(classes(n, nll, &correct, &confidences, brier))
             }
-            Family::Categorical(_) => {
-                let (mut correct, mut confidences, mut brier) = (Vec::new(), Vec::new(), 0.0);
-                for (p, y) in prediction.mean.rows().into_iter().zip(targets.column(0)) {
-                    let label = *y as usize;
-                    let best = (0..p.len()).fold(0, |best, k| if p[k] > p[best] { k } else { best });
-                    correct.push(best == label);
-                    confidences.push(p[best]);
-                    brier +=
-                        p.iter().enumerate().map(|(k, p)| (p - f64::from(u8::from(k == label))).powi(2)).sum::<f64>();
-                }
-                Scores::Classes(classes(n, nll, &correct, &confidences, brier / n as f64))
-            }
         })
+    }
+}
+
+/// The probability of the most probable class, and whether it came true, at each point (and output, of 0/1 targets). Targets
+/// must have been checked.
+pub(super) fn confidences(prediction: &Prediction, targets: &Array2<f64>) -> (Vec<f64>, Vec<bool>) {
+    match prediction.family() {
+        Family::Bernoulli(_) => {
+            let outcomes = prediction.mean.iter().zip(targets);
+            outcomes.map(|(p, y)| (p.max(1.0 - p), (*p >= 0.5) == (*y > 0.5))).unzip()
+        }
+        _ => {
+            let rows = prediction.mean.rows().into_iter().zip(targets.column(0));
+            rows.map(|(p, y)| {
+                let best = (0..p.len()).fold(0, |best, k| if p[k] > p[best] { k } else { best });
+                (p[best], best == *y as usize)
+            })
+            .unzip()
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use ndarray::{Array1, Array2, Array3, Axis};
 
 use super::distribution::{normal_quantile, poisson_cdf, poisson_mixture_quantile};
 use super::mixture::NormalMixture;
+use super::summary::class_entropy;
 use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
 use crate::data::{Schema, check_targets};
 use crate::error::{Error, Result, Unsupported};
@@ -154,6 +155,20 @@ impl Prediction {
             Predictive::Network { outputs } => outputs.ncols(),
             Predictive::Linearized { latent, .. } => latent.mean.ncols(),
             Predictive::Sampled(sampled) => sampled.outputs().dim().2,
+        }
+    }
+
+    /// One number per point that grows with the uncertainty of its prediction: the entropy of the class probabilities, or
+    /// the variance of y, summed over the targets.
+    pub fn uncertainty(&self) -> Array1<f64> {
+        match &self.family {
+            Family::Bernoulli(_) | Family::Categorical(_) => {
+                let rows = self.mean.rows();
+                rows.into_iter().map(|row| class_entropy(&self.family, &row.to_vec())).collect()
+            }
+            Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => {
+                self.total_variance.sum_axis(Axis(1))
+            }
         }
     }
 

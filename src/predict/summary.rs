@@ -73,7 +73,7 @@ fn entropy(probabilities: &[f64]) -> f64 {
 }
 
 /// The entropy of a row of class probabilities (for Bernoulli outputs: of each, summed).
-fn class_entropy(family: &Family, row: &[f64]) -> f64 {
+pub(super) fn class_entropy(family: &Family, row: &[f64]) -> f64 {
     match family {
         Family::Bernoulli(_) => row.iter().map(|p| entropy(&[*p, 1.0 - p])).sum(),
         _ => entropy(row),

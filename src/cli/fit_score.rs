@@ -1,0 +1,62 @@
+//! What `fit` says about the predictions to come: leave-one-out of the network alone and of the linearised posterior.
+
+use riemannian_laplace::internals::evaluate::ClosedForms;
+use riemannian_laplace::{Laplace, Link};
+use serde::Serialize;
+
+use super::console::Console;
+use super::output::{Summary, short};
+
+/// Beyond this many multiply-adds (some ten seconds) the scores are left to `rla loo`.
+const MOST_WORK: f64 = 1e11;
+
+/// The keys of `--json`.
+#[derive(Debug, Serialize)]
+pub struct ScoreReport {
+    elpd_loo: f64,
+    elpd_loo_map: f64,
+}
+
+impl From<&ClosedForms> for ScoreReport {
+    fn from(scores: &ClosedForms) -> Self {
+        Self { elpd_loo: scores.linearized.elpd(), elpd_loo_map: scores.map.elpd() }
+    }
+}
+
+/// The scores, where they exist in closed form and take little time.
+pub fn closed_forms(laplace: &Laplace, console: &Console) -> Option<ClosedForms> {
+    let rows = (laplace.n_data() * laplace.model().n_outputs()) as f64;
+    let params = laplace.parameters().len() as f64;
+    let per_row = match laplace.structure().solver() {
+        "weight-space" => params * params,
+        "function-space" => rows * params.min(rows) + params,
+        "matrix-free" => f64::INFINITY,
+        _ => 4.0 * params,
+    };
+    if laplace.data().is_none() || rows * per_row > MOST_WORK {
+        return None;
+    }
+    let _progress = console.spinner("leaving out one point after another");
+    ClosedForms::of(laplace, Link::default()).ok()
+}
+
+/// Adds the rows of the summary.
+pub fn add_rows(scores: &ClosedForms, summary: &mut Summary) {
+    let loo = &scores.linearized;
+    let meaning = format!("± {} nats: leave-one-out, linearised (glm); greater is better", short(loo.standard_error()));
+    summary.row("elpd_loo", short(loo.elpd()), meaning);
+    summary.row("elpd_loo_map", short(scores.map.elpd()), "the same for the network alone");
+}
+
+/// Warns where the default prediction is expected to be worse than the network alone.
+pub fn warn(scores: &ClosedForms, console: &Console) {
+    if let (true, Ok(loss)) = (scores.linearized_is_worse_than_map(), scores.map.minus(&scores.linearized)) {
+        let advice = match loss.is_clear() {
+            true => "predict with --method map, or with samples after `rla loo --method riemannian`",
+            false => "a difference within its error",
+        };
+        console.warn(format!(
+            "by leave-one-out the network alone predicts better than the linearised posterior, by {loss}: {advice}"
+        ));
+    }
+}
