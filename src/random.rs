@@ -37,6 +37,8 @@ pub enum Purpose {
     ChainKey,
     /// Draws of the weights that the widths of smoothed kinks are measured from; the index is the draw.
     Smoothing,
+    /// The first columns of a subspace iteration; the index is the column.
+    Range,
     /// The parameters of a random sub-network; the index is always 0.
     Subnetwork,
     /// Random signs with which traces are estimated; the index is the probe.
@@ -50,7 +52,7 @@ pub enum Purpose {
 impl Purpose {
     /// Every purpose, for tests.
     #[cfg(test)]
-    const ALL: [Purpose; 15] = [
+    const ALL: [Purpose; 16] = [
         Purpose::Velocity,
         Purpose::Initialization,
         Purpose::Shuffle,
@@ -62,6 +64,7 @@ impl Purpose {
         Purpose::ChainStart,
         Purpose::ChainKey,
         Purpose::Smoothing,
+        Purpose::Range,
         Purpose::Subnetwork,
         Purpose::TraceProbe,
         Purpose::VarianceDraw,
@@ -82,6 +85,7 @@ impl Purpose {
             Purpose::ChainStart => b"chain start",
             Purpose::ChainKey => b"chain key",
             Purpose::Smoothing => b"smoothing",
+            Purpose::Range => b"range",
             Purpose::Subnetwork => b"subnetwork",
             Purpose::TraceProbe => b"trace probe",
             Purpose::VarianceDraw => b"variance draw",

@@ -10,6 +10,8 @@ mod edges;
 mod files;
 #[path = "laplace/hyperparameters.rs"]
 mod hyperparameters;
+#[path = "laplace/low_rank.rs"]
+mod low_rank;
 #[path = "laplace/samples.rs"]
 mod samples;
 #[path = "laplace/solvers.rs"]

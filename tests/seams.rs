@@ -34,8 +34,13 @@ use riemannian_laplace::{
 use common::{architecture, random_data, random_network};
 
 /// Every structure.
-const STRUCTURES: [Structure; 4] =
-    [Structure::WeightSpace, Structure::FunctionSpace, Structure::Kronecker, Structure::Diagonal];
+const STRUCTURES: [Structure; 5] = [
+    Structure::WeightSpace,
+    Structure::FunctionSpace,
+    Structure::Kronecker,
+    Structure::Diagonal,
+    Structure::LowRank(3),
+];
 
 /// A small tanh network with data that it did not produce itself, and a prior precision for each layer.
 struct Case {

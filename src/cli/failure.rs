@@ -74,20 +74,30 @@ impl fmt::Display for Failure {
 }
 
 /// What the advice of the library is called on the command line.
-const FLAGS: [(&str, &str); 3] = [
+const FLAGS: [(&str, &str); 9] = [
+    ("kronecker would fit", "--structure kron"),
+    ("diagonal would fit", "--structure diag"),
+    ("low-rank:20 would fit", "--structure low-rank:20"),
+    ("matrix-free would fit", "--structure matrix-free"),
+    ("the last layer would fit", "--weights last-layer"),
+    ("a sub-network of", "--weights subnetwork:K"),
     ("the matrix-free solver", "--metric-solver matrix-free"),
     ("a part of the data", "--metric-batch"),
     ("fewer threads", "--threads"),
 ];
 
+/// The flags that do what is advised, and another one.
+fn flags_of(advice: &str, other: &str) -> Vec<String> {
+    let advised = FLAGS.iter().filter(|(words, _)| advice.contains(words)).map(|(_, flag)| *flag);
+    advised.chain([other]).map(|flag| format!("`{flag}`")).collect()
+}
+
 /// The library's message, which does not mention flags, followed by the flags that do what it advises.
 fn with_flags(error: &Error) -> String {
     let message = error.to_string();
     let flags: Vec<String> = match error {
-        Error::Memory { advice, .. } => {
-            let advised = FLAGS.iter().filter(|(words, _)| advice.contains(words)).map(|(_, flag)| *flag);
-            advised.chain(["--max-memory"]).map(|flag| format!("`{flag}`")).collect()
-        }
+        Error::Memory { advice, .. } => flags_of(advice, "--max-memory"),
+        Error::TooLong { advice, .. } => flags_of(advice, "--solver"),
         Error::MissingActivation { .. } => vec!["`--activation`, for example `--activation tanh`".to_string()],
         Error::StateDict { problem, .. } if problem.takes_layers() => {
             vec!["`--layers`, for example `--layers fc1:tanh,fc2:relu,out`".to_string()]

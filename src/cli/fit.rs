@@ -129,7 +129,7 @@ struct Report {
     log_det_ratio: f64,
     effective_parameters: f64,
     solver: &'static str,
-    structure: &'static str,
+    structure: String,
     curvature: &'static str,
     seconds: f64,
     #[serde(flatten)]
@@ -380,7 +380,7 @@ fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tuning, s
         log_det_ratio: laplace.log_det_ratio(),
         effective_parameters: laplace.effective_parameters(),
         solver: laplace.structure().solver(),
-        structure: laplace.structure().word(),
+        structure: laplace.structure().in_words(),
         curvature: laplace.curvature_kind().name(),
         seconds,
         fit: checks.fit.as_ref().map(TrainingFitReport::from),
@@ -459,7 +459,7 @@ fn summary(
     if laplace.curvature_kind() != CurvatureKind::default() {
         summary.row("curvature", laplace.curvature_kind(), "what the posterior precision is made of besides the prior");
     }
-    summary.row("structure", laplace.structure().word(), "of the posterior precision");
+    summary.row("structure", laplace.structure().in_words(), "of the posterior precision");
     summary.row("solver", laplace.structure().solver(), laplace.precision().size_in_words());
     summary.row("time", format!("{seconds:.2} s"), "");
     match tuning {

@@ -18,8 +18,8 @@ pub struct FormArgs {
     #[arg(long, value_name = "WEIGHTS", default_value = "all")]
     weights: WeightsArg,
     /// The structure of the posterior precision: exact (full, or auto, which is the same as long as it fits); exact but
-    /// known through products alone, with random estimates of evidence and variances (matrix-free); or an approximation
-    /// (kron, diag)
+    /// known through products alone, with random estimates of evidence and variances (matrix-free); or an approximation:
+    /// kron (KFAC), low-rank:K (the K largest eigenvalues), diag
     #[arg(long, value_name = "STRUCTURE", default_value = "auto", value_parser = structure)]
     structure: StructureName,
     /// Which of the exact solvers to use with --structure auto or full; the answer is the same

@@ -378,6 +378,16 @@ pub enum Error {
     /// A structure that does not exist.
     #[error(transparent)]
     UnknownStructure(UnknownStructure),
+    /// An exact posterior that would take very long.
+    #[error("{what} would take about {time}; {advice}")]
+    TooLong {
+        /// What would take so long.
+        what: String,
+        /// The time, in words.
+        time: String,
+        /// What would be faster.
+        advice: String,
+    },
     /// Parameters that cannot be selected.
     #[error(transparent)]
     Selection(SelectionError),
@@ -722,6 +732,7 @@ impl Error {
                 | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
                 | Error::Memory { .. }
+                | Error::TooLong { .. }
                 | Error::TrainingDiverged { .. }
                 | Error::NoSamples { .. }
                 | Error::Uncertified { .. }

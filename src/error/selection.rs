@@ -15,6 +15,14 @@ pub enum SelectionError {
         /// D.
         n_params: usize,
     },
+    /// More parameters than the model has.
+    #[error("a sub-network of {count} weights is asked for; the model has {n_params}")]
+    TooMany {
+        /// How many.
+        count: usize,
+        /// D.
+        n_params: usize,
+    },
     /// The same parameter again.
     #[error("parameter {index} is selected twice")]
     Twice {

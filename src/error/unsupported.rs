@@ -94,4 +94,10 @@ pub enum Unsupported {
     /// A prior that is an earlier posterior has nothing to set.
     #[error("the prior is an earlier posterior, whose precision stays as it is; change the noise alone")]
     ConstantPrior,
+    /// No eigenvalues.
+    #[error("a low-rank structure keeps at least one eigenvalue")]
+    NoRank,
+    /// Passes over the data that were not completed.
+    #[error("a low-rank structure takes several passes over all data: new data are fitted by themselves, then merged")]
+    UnfinishedPasses,
 }

@@ -96,7 +96,7 @@ impl Laplace {
             ("model", record),
             ("likelihood", json("likelihood", serde_json::to_string(self.family()))?),
             ("prior", json("prior", serde_json::to_string(stored_values(self.prior())))?),
-            ("structure", self.precision().structure().solver().to_string()),
+            ("structure", self.precision().structure().to_string()),
             ("n_data", self.n_data().to_string()),
             ("fit", json("fit", serde_json::to_string(&fit))?),
             ("schema", json("schema", serde_json::to_string(self.schema()))?),

@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 use ndarray::{Array2, ArrayView2, Axis};
 
 use super::CurvatureKind;
+use super::advice::choose;
 use super::options::{FitOptions, PriorValues};
 use super::problem::{BatchRows, Problem, sigmas};
 use super::share::BlockSums;
 use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_of};
-use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
+use crate::error::{Error, Result, Unsupported, check_size};
 use crate::likelihood::Family;
 use crate::map::{Map, Model};
-use crate::memory;
 use crate::prior::{Prior, PriorMean, PriorPrecision};
 use crate::target::Target;
 use crate::team::Team;
@@ -328,7 +328,8 @@ fn outputs(map: &Arc<dyn Map>, theta: &[f64]) -> Array2<f64> {
     Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n])
 }
 
-/// Sums over all data: over each row block, then over the blocks in order. What is no sum is made of all data on every rank.
+/// Sums over all data, in as many passes as the structure takes: over each row block, then over the blocks in order. What is
+/// no sum is made of all data on every rank.
 pub(super) fn accumulate(
     problem: &Problem,
     structure: Structure,
@@ -337,18 +338,24 @@ pub(super) fn accumulate(
     let alone = Team::alone();
     let team = data.team().filter(|_| structure.is_sum()).unwrap_or(&alone);
     let parts = BlockSums { problem, structure };
-    sum_over_blocks_of(team, data, &parts, |block| accumulate_block(problem, structure, data, block))
+    let pass = |begin: &dyn Fn() -> Result<Box<dyn Curvature>>| {
+        sum_over_blocks_of(team, data, &parts, |block| accumulate_block(problem, begin()?, data, block))
+    };
+    let (mut curvature, fit) = pass(&|| structure.begin(problem))?;
+    while let Some(empty) = curvature.end_pass()? {
+        curvature = pass(&|| Ok(empty.duplicate()))?.0;
+    }
+    Ok((curvature, fit))
 }
 
-/// The sums over one row block.
+/// The sums over one row block, added to an empty curvature.
 pub(super) fn accumulate_block(
     problem: &Problem,
-    structure: Structure,
+    mut curvature: Box<dyn Curvature>,
     data: &dyn Batches,
     block: Range<usize>,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
-    let mut curvature = structure.begin(problem)?;
     let mut fit = Fit::none(&problem.family, model.n_outputs());
     let rows = rows_at_once(&**model, curvature.numbers_per_point());
     let mut next = block.start;
@@ -458,41 +465,4 @@ impl Fit {
             }
         }
     }
-}
-
-/// The structure to use, after checking that it fits in memory; where it does not, the error lists those that do.
-pub(super) fn choose(problem: &Problem, choice: Structure, prior: &PriorPrecision) -> Result<Structure> {
-    let structure = match (choice, prior.matrix()) {
-        (Structure::Auto | Structure::WeightSpace, Some(_)) => Structure::WeightSpace,
-        (_, Some(_)) => return Err(Error::Unsupported(Unsupported::EarlierPosterior)),
-        (Structure::Auto, None) => problem.exact(),
-        (other, None) => other,
-    };
-    if problem.kind == CurvatureKind::Hessian && structure != Structure::WeightSpace {
-        return Err(Error::Unsupported(Unsupported::HessianStructure(structure.solver())));
-    }
-    let (d, m) = (problem.model.n_params(), problem.n_rows());
-    let what = match structure {
-        Structure::FunctionSpace => format!("the function-space solver (N·P = {m})"),
-        other => format!("the {other} solver (D = {d})"),
-    };
-    let limit = memory::limit() as f64 / 8.0;
-    let fits = |other: &&Structure| **other != structure && other.numbers(problem) <= limit;
-    let others: Vec<String> = Structure::ALL
-        .iter()
-        .filter(fits)
-        .map(|other| format!("{other} would fit: it needs {}", gigabytes(other.numbers(problem) * 8e-9)))
-        .collect();
-    let advice = if others.is_empty() {
-        let points = ((limit / 4.0).sqrt() / problem.model.n_outputs() as f64) as usize;
-        let params = (limit / 5.0).sqrt() as usize;
-        format!(
-            "about {points} data points (function space) or a network of about {params} parameters (weight space) would \
-             fit; or allow more memory"
-        )
-    } else {
-        others.join("; ")
-    };
-    memory::check(&what, structure.numbers(problem), advice)?;
-    Ok(structure)
 }

@@ -4,6 +4,7 @@
 //! log determinant and, where it can solve a ridge regression, the solver that the metrics use. [`Laplace`] puts them
 //! together.
 
+mod advice;
 mod diagonal;
 mod file;
 mod fit;
@@ -13,6 +14,8 @@ mod iterative;
 mod kind;
 mod kronecker;
 mod kronecker_precision;
+mod low_rank;
+mod low_rank_precision;
 mod matrix_free;
 mod options;
 mod problem;

@@ -20,6 +20,11 @@ pub trait Curvature: Send + Sync + std::fmt::Debug {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()>;
     /// Adds what another of the same kind has accumulated from the data that come next.
     fn merge(&mut self, later: Box<dyn Curvature>) -> Result<()>;
+    /// Ends a pass over all data, after the last merge. Where another pass is needed, gives the empty accumulator from
+    /// which it starts, in place of this one; most structures need one pass.
+    fn end_pass(&mut self) -> Result<Option<Box<dyn Curvature>>> {
+        Ok(None)
+    }
     /// The number of separate noise levels σ: one, or one per output.
     fn n_levels(&self) -> usize;
     /// The number of f64 values per data point that a batch takes in addition to the model's own.
@@ -191,17 +196,8 @@ pub trait SavedTensors {
     fn has(&self, name: &str) -> bool;
 }
 
-/// What the list below records for each structure.
-struct Entry {
-    numbers: fn(&Problem) -> f64,
-    loaded_numbers: fn(&Problem) -> f64,
-    begin: fn(&Problem) -> Result<Box<dyn Curvature>>,
-    load_sums: fn(&Problem, &mut dyn SavedTensors) -> Result<Box<dyn Curvature>>,
-    load: LoadPrecision,
-}
-
-/// Makes the factored precision of a problem and a prior from the tensors of a file.
-type LoadPrecision = fn(&Problem, &PriorPrecision, &mut dyn SavedTensors) -> Result<Arc<dyn Precision>>;
+/// The low-rank structure by name; its number of eigenvalues follows after a colon.
+const LOW_RANK: &str = "low-rank";
 
 /// One line per structure: its name, the word for the solver in reports, the word for the structure, its module.
 macro_rules! structures {
@@ -214,22 +210,59 @@ macro_rules! structures {
             #[default]
             Auto,
             $($(#[$documentation])* $name,)*
+            /// The prior and so many of the largest eigenvalues of the curvature with their eigenvectors.
+            LowRank(usize),
         }
 
         impl Structure {
-            /// Every structure but [`Structure::Auto`].
-            pub const ALL: &'static [Structure] = &[$(Structure::$name),*];
+            /// Every structure but [`Structure::Auto`], the low-rank one with 20 eigenvalues.
+            pub const ALL: &'static [Structure] = &[$(Structure::$name,)* Structure::LowRank(20)];
 
-            fn entry(self, problem: &Problem) -> Entry {
+            /// The number of f64 values that fitting and tuning hold at their peak.
+            pub fn numbers(self, problem: &Problem) -> f64 {
                 match self {
-                    Structure::Auto => problem.exact().entry(problem),
-                    $(Structure::$name => Entry {
-                        numbers: super::$module::numbers,
-                        loaded_numbers: super::$module::loaded_numbers,
-                        begin: super::$module::begin,
-                        load_sums: super::$module::load_sums,
-                        load: super::$module::load,
-                    },)*
+                    Structure::Auto => problem.exact().numbers(problem),
+                    $(Structure::$name => super::$module::numbers(problem),)*
+                    Structure::LowRank(rank) => super::low_rank::numbers(problem, rank),
+                }
+            }
+
+            /// The number of f64 values that a posterior read from a file holds while it predicts.
+            pub(super) fn loaded_numbers(self, problem: &Problem) -> f64 {
+                match self {
+                    Structure::Auto => problem.exact().loaded_numbers(problem),
+                    $(Structure::$name => super::$module::loaded_numbers(problem),)*
+                    Structure::LowRank(rank) => super::low_rank::loaded_numbers(problem, rank),
+                }
+            }
+
+            /// An empty curvature.
+            pub(super) fn begin(self, problem: &Problem) -> Result<Box<dyn Curvature>> {
+                match self {
+                    Structure::Auto => problem.exact().begin(problem),
+                    $(Structure::$name => super::$module::begin(problem),)*
+                    Structure::LowRank(rank) => super::low_rank::begin(problem, rank),
+                }
+            }
+
+            pub(super) fn load_sums(self, problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
+                match self {
+                    Structure::Auto => problem.exact().load_sums(problem, file),
+                    $(Structure::$name => super::$module::load_sums(problem, file),)*
+                    Structure::LowRank(rank) => super::low_rank::load_sums(problem, rank, file),
+                }
+            }
+
+            pub(super) fn load(
+                self,
+                problem: &Problem,
+                prior: &PriorPrecision,
+                file: &mut dyn SavedTensors,
+            ) -> Result<Arc<dyn Precision>> {
+                match self {
+                    Structure::Auto => problem.exact().load(problem, prior, file),
+                    $(Structure::$name => super::$module::load(problem, prior, file),)*
+                    Structure::LowRank(rank) => super::low_rank::load(problem, rank, prior, file),
                 }
             }
 
@@ -238,14 +271,25 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => "auto",
                     $(Structure::$name => $solver,)*
+                    Structure::LowRank(_) => LOW_RANK,
                 }
             }
 
-            /// The name of the structure on the command line and in reports: `full` for both exact ones.
+            /// The name of the structure on the command line and in reports with its number of eigenvalues, where it has
+            /// one: `full` for both exact ones, `low-rank:20`.
+            pub fn in_words(self) -> String {
+                match self {
+                    Structure::LowRank(_) => self.to_string(),
+                    other => other.word().to_string(),
+                }
+            }
+
+            /// The name of the kind of structure: `full` for both exact ones.
             pub fn word(self) -> &'static str {
                 match self {
                     Structure::Auto => "auto",
                     $(Structure::$name => $word,)*
+                    Structure::LowRank(_) => LOW_RANK,
                 }
             }
         }
@@ -268,43 +312,19 @@ structures! {
 }
 
 impl Structure {
-    /// The structure whose solver has that name.
+    /// The structure whose solver has that name, such as `weight-space` or `low-rank:20`.
     pub fn of_solver(name: &str) -> Option<Structure> {
-        Self::ALL.iter().copied().find(|structure| structure.solver() == name)
+        if let Some(rank) = name.strip_prefix(LOW_RANK).and_then(|rest| rest.strip_prefix(':')) {
+            return rank.parse().ok().filter(|rank| *rank > 0).map(Structure::LowRank);
+        }
+        let fixed = Self::ALL.iter().copied().filter(|structure| !matches!(structure, Structure::LowRank(_)));
+        fixed.into_iter().find(|structure| structure.solver() == name)
     }
 
     /// Whether the curvature is a sum over data points of a size that does not grow with them, so that ranks and shards
     /// can each make a part of it.
     pub fn is_sum(self) -> bool {
-        !matches!(self, Structure::Auto | Structure::FunctionSpace)
-    }
-
-    /// The number of f64 values that fitting and tuning hold at their peak.
-    pub fn numbers(self, problem: &Problem) -> f64 {
-        (self.entry(problem).numbers)(problem)
-    }
-
-    /// The number of f64 values that a posterior read from a file holds while it predicts.
-    pub(super) fn loaded_numbers(self, problem: &Problem) -> f64 {
-        (self.entry(problem).loaded_numbers)(problem)
-    }
-
-    /// An empty curvature.
-    pub(super) fn begin(self, problem: &Problem) -> Result<Box<dyn Curvature>> {
-        (self.entry(problem).begin)(problem)
-    }
-
-    pub(super) fn load_sums(self, problem: &Problem, file: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
-        (self.entry(problem).load_sums)(problem, file)
-    }
-
-    pub(super) fn load(
-        self,
-        problem: &Problem,
-        prior: &PriorPrecision,
-        file: &mut dyn SavedTensors,
-    ) -> Result<Arc<dyn Precision>> {
-        (self.entry(problem).load)(problem, prior, file)
+        !matches!(self, Structure::Auto | Structure::FunctionSpace | Structure::LowRank(_))
     }
 }
 
@@ -313,25 +333,26 @@ impl std::str::FromStr for Structure {
 
     /// The structure of a word or of a solver's name; `full` leaves the choice of the exact solver open.
     fn from_str(name: &str) -> Result<Self> {
-        let known = Self::ALL.iter().copied();
-        match name {
-            "auto" | "full" => Ok(Structure::Auto),
-            _ => known.clone().find(|structure| [structure.word(), structure.solver()].contains(&name)).ok_or_else(
-                || {
-                    let mut words = vec!["auto"];
-                    known.for_each(|structure| {
-                        words.extend(Some(structure.word()).filter(|word| !words.contains(word)))
-                    });
-                    Error::UnknownStructure(UnknownStructure { name: name.to_string(), known: words.join(", ") })
-                },
-            ),
+        if matches!(name, "auto" | "full") {
+            return Ok(Structure::Auto);
         }
+        let fixed = Self::ALL.iter().copied().filter(|structure| !matches!(structure, Structure::LowRank(_)));
+        let named = fixed.clone().find(|structure| structure.word() == name);
+        named.or_else(|| Self::of_solver(name)).ok_or_else(|| {
+            let mut words = vec!["auto"];
+            fixed.for_each(|structure| words.extend(Some(structure.word()).filter(|word| !words.contains(word))));
+            words.push("low-rank:K");
+            Error::UnknownStructure(UnknownStructure { name: name.to_string(), known: words.join(", ") })
+        })
     }
 }
 
 impl std::fmt::Display for Structure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.solver())
+        match self {
+            Structure::LowRank(rank) => write!(formatter, "{LOW_RANK}:{rank}"),
+            other => formatter.write_str(other.solver()),
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use ndarray::{Axis, concatenate};
 
-use super::fit::{Laplace, accumulate, choose};
+use super::advice::choose;
+use super::fit::{Laplace, accumulate};
 use super::problem::Problem;
 use crate::data::{Batches, Dataset};
 use crate::error::{Error, Result, check_size};

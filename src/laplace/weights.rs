@@ -188,7 +188,7 @@ fn at_random(n_params: usize, count: usize, seed: u64) -> Result<Vec<usize>> {
 fn check_count(count: usize, n_params: usize) -> Result<()> {
     match count {
         0 => Err(Error::Selection(SelectionError::Nothing)),
-        count if count > n_params => Err(Error::Selection(SelectionError::OutOfRange { index: count - 1, n_params })),
+        count if count > n_params => Err(Error::Selection(SelectionError::TooMany { count, n_params })),
         _ => Ok(()),
     }
 }

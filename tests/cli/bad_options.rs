@@ -41,7 +41,10 @@ fn names() {
     folder.refuses(&format!("{FIT} --activation tan"), &["'tan'", "identity, tanh, relu"]);
     folder
         .refuses(&format!("{FIT} --solver dense"), &["dense", "[possible values: auto, weight-space, function-space]"]);
-    folder.refuses(&format!("{FIT} --structure circulant"), &["circulant", "auto, full, kron, diag"]);
+    folder.refuses(
+        &format!("{FIT} --structure circulant"),
+        &["circulant", "auto, full, kron, diag, matrix-free, low-rank:K"],
+    );
     folder.refuses(&format!("{FIT} --solver function-space --without-data"), &["--without-data", "weight-space"]);
     folder.refuses(&format!("{PREDICT} --method mcmc"), &["glm, nn, riemannian, map"]);
     folder.refuses(&format!("{PREDICT} --link logit"), &["centred, probit, mc, bridge, none"]);

@@ -20,7 +20,17 @@ fn a_case_too_large_for_the_memory_says_what_would_fit() {
     folder.fails(1, &limit, &["function-space", "N·P = 300", "GB", "limit is 0.0010 GB", "would fit", "--max-memory"]);
     folder.fails(1, &format!("{limit} --solver weight-space"), &["D = 1761", "needs 0.12 GB", "would fit"]);
     let ten = format!("{FIT} --max-memory 20MB --solver weight-space");
-    folder.fails(1, &ten, &["D = 1761", "0.12 GB", "function-space would fit: it needs 0.0051 GB", "(`--max-memory`)"]);
+    folder.fails(
+        1,
+        &ten,
+        &[
+            "D = 1761",
+            "0.12 GB",
+            "function-space would fit: it needs 0.0051 GB",
+            "`--structure kron`",
+            "`--max-memory`)",
+        ],
+    );
     folder.ok(&format!("{FIT} --max-memory 20MB"));
     let train = "train --data d.csv --target y --likelihood gaussian --hidden 1000,1000 --out t.safetensors";
     folder.fails(1, &format!("{train} --max-memory 1MB"), &["1-1000-1000-1", "0.048", "GB", "narrower"]);

@@ -78,6 +78,17 @@ fn cases() -> [Case; 2] {
     [Case::new(gaussian(0.3), 2, POINTS), Case::classes(POINTS)]
 }
 
+/// A fit takes one pass over each block; the iteration of the low-rank structure takes a few.
+fn assert_passes(structure: Structure, passes: usize) {
+    let blocks = row_blocks(POINTS).len();
+    match structure {
+        Structure::LowRank(_) => {
+            assert!(passes.is_multiple_of(blocks) && (2..=8).contains(&(passes / blocks)), "{passes}")
+        }
+        other => assert_eq!(passes, blocks, "{other}"),
+    }
+}
+
 #[test]
 fn the_same_pieces_give_the_same_bits_as_the_data_set() -> Outcome {
     let inputs = normal_matrix(4, 2, 9);
@@ -87,7 +98,7 @@ fn the_same_pieces_give_the_same_bits_as_the_data_set() -> Outcome {
             // As many rows at once as the fit asks for: a block fits into one batch.
             let source = Served::new(&case.data, &[usize::MAX], as_it_is);
             let served = fit(&case, &source, structure)?;
-            assert_eq!(source.passes.into_inner(), row_blocks(POINTS).len(), "{structure}: one pass over each block");
+            assert_passes(structure, source.passes.into_inner());
             assert_eq!(fit_bits(&served), fit_bits(&whole), "{structure}");
             assert!(served.data().is_none() && served.schema() == whole.schema() && served.n_data() == POINTS);
             for method in [Method::Map, Method::Glm(Link::Probit), Method::Nn(Draws::first(5, 1))] {
@@ -127,9 +138,10 @@ fn a_posterior_of_served_data_is_tuned_like_that_of_the_data_set() -> Outcome {
     for structure in STRUCTURES {
         let source = Served::new(&case.data, &[usize::MAX], as_it_is);
         let (mut served, mut whole) = (fit(&case, &source, structure)?, case.fit(structure)?);
+        let passes = source.passes.load(Ordering::Relaxed);
         assert_eq!(served.optimize(&Default::default())?, whole.optimize(&Default::default())?, "{structure}");
         assert_eq!(fit_bits(&served), fit_bits(&whole), "{structure}");
-        assert_eq!(source.passes.into_inner(), row_blocks(POINTS).len(), "{structure}: the sums are kept");
+        assert_eq!(source.passes.into_inner(), passes, "{structure}: the sums are kept");
     }
     Ok(())
 }
