@@ -6,6 +6,8 @@ mod common;
 mod crease;
 #[path = "kinks/layer.rs"]
 mod layer;
+#[path = "kinks/max_pool.rs"]
+mod max_pool;
 #[path = "kinks/samples.rs"]
 mod samples;
 
@@ -42,9 +44,14 @@ fn velocities() -> Array2<f64> {
 /// Where geodesics of the metric end whose kinks are rounded over this width.
 fn smoothed_ends(network: &Network, inputs: &[f64], width: f64) -> Array2<f64> {
     let inputs = Array2::from_shape_fn((inputs.len(), 1), |(n, _)| inputs[n]);
+    ends(network, &inputs, velocities(), width)
+}
+
+/// The same for other inputs and velocities.
+fn ends(network: &Network, inputs: &Array2<f64>, velocities: Array2<f64>, width: f64) -> Array2<f64> {
     let offsets = Array2::zeros((1, network.parameters().len()));
     let rounding = Rounding { width, inputs: inputs.view(), offsets: offsets.view() };
-    let smooth = network.smoothed(&rounding).unwrap().expect("relu has kinks");
+    let smooth = network.smoothed(&rounding).unwrap().expect("kinks");
     assert!(!smooth.has_kinks());
     let prior = PriorPrecision::scalar(PRIOR, &[network.parameters().len()]).unwrap();
     let noise = Arc::new(Gaussian::new(SIGMA).unwrap());
@@ -54,7 +61,7 @@ fn smoothed_ends(network: &Network, inputs: &[f64], width: f64) -> Array2<f64> {
         max_steps: 1_000_000,
         ..GeodesicOptions::with_tolerances(1e-9, 1e-11)
     };
-    let ends = exponentials(&metric, network.parameters(), velocities().view(), options, &()).unwrap();
+    let ends = exponentials(&metric, network.parameters(), velocities.view(), options, &()).unwrap();
     assert_eq!(ends.failed() + ends.uncertified(), 0, "{:?}", ends.drift);
     ends.theta
 }

@@ -5,7 +5,8 @@ use candle_core::{Module, Result, Tensor};
 
 use super::layer::Layer;
 use super::layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Smoothed, Window,
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Smoothed, SmoothedMaxPool2d,
+    Window,
 };
 use super::{Activation, Linear};
 
@@ -24,6 +25,7 @@ pub(super) fn forward<'a>(
             Layer::Conv2d(layer) => convolve(layer, tensors, &hidden)?,
             Layer::AvgPool2d(layer) => average(layer, &hidden)?,
             Layer::MaxPool2d(layer) => largest(layer, &hidden)?,
+            Layer::SmoothedMaxPool2d(layer) => rounded_largest(layer, &hidden)?,
             Layer::GlobalAvgPool(GlobalAvgPool { input }) => {
                 hidden.reshape((hidden.dim(0)?, input.channels, input.pixels()))?.mean(2)?
             }
@@ -133,6 +135,29 @@ fn average(layer: &AvgPool2d, hidden: &Tensor) -> Result<Tensor> {
 fn largest(layer: &MaxPool2d, hidden: &Tensor) -> Result<Tensor> {
     let below = below_window(&layer.window(), layer.input, hidden, f64::NEG_INFINITY)?;
     below.reshape((hidden.dim(0)?, layer.output().size(), layer.window().taps()))?.max(2)
+}
+
+/// a + (b − a)Φ((b − a)/ε) over the taps of every window in turn.
+fn rounded_largest(layer: &SmoothedMaxPool2d, hidden: &Tensor) -> Result<Tensor> {
+    let mut widths = layer.widths().iter();
+    let mut outputs = Vec::with_capacity(layer.below().len());
+    for columns in layer.below() {
+        let mut largest: Option<Tensor> = None;
+        for column in columns {
+            let value = hidden.narrow(1, *column, 1)?;
+            largest = Some(match (largest, &mut widths) {
+                (None, _) => value,
+                (Some(before), widths) => {
+                    let difference = (value - &before)?;
+                    let width = widths.next().copied().unwrap_or(1.0) * std::f64::consts::SQRT_2;
+                    let probability = (((&difference / width)?.erf()? + 1.0)? * 0.5)?;
+                    (before + (difference * probability)?)?
+                }
+            });
+        }
+        outputs.extend(largest);
+    }
+    Tensor::cat(&outputs, 1)
 }
 
 /// Values of the last axis, centred and divided by √(variance + ε).

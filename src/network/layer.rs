@@ -16,6 +16,7 @@ use super::Activation;
 use super::curvature::OuterProducts;
 use super::layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Identity, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
+    SmoothedMaxPool2d,
 };
 use super::tape::Kept;
 use crate::map::{
@@ -63,6 +64,9 @@ pub enum Layer {
     /// h = φ_ε(z), for the metric of a network with kinks; never saved.
     #[serde(skip)]
     Smoothed(Smoothed),
+    /// The rounded maximum in windows of images, for the metric of a network with max pooling; never saved.
+    #[serde(skip)]
+    SmoothedMaxPool2d(SmoothedMaxPool2d),
 }
 
 /// The verbs of a layer of either kind.
@@ -297,8 +301,8 @@ pub trait LayerVerbs {
         outputs: MatMut<'_, f64>,
         kept: &mut Kept,
     );
-    /// The same, showing the inputs z₀ and z₁ (2N rows) of every activation with a kink inside the layer on the way;
-    /// only layers that are made of layers have any.
+    /// The same, showing the arguments z₀ and z₁ (2N rows) of every kink inside the layer on the way: those of layers
+    /// that are made of layers, and of max pooling.
     fn forward_along_kinks(
         &self,
         theta: &[f64],
@@ -350,15 +354,17 @@ impl Layer {
             Layer::Dropout => Verbs::Elementwise(&Identity::Dropout),
             Layer::Residual(block) => Verbs::General(block),
             Layer::Smoothed(smoothed) => Verbs::Elementwise(smoothed),
+            Layer::SmoothedMaxPool2d(pool) => Verbs::General(pool),
         }
     }
 
-    /// The layer with its kinks rounded, each over the next of the widths (one for each unit) in the order of
+    /// The layer with its kinks rounded, each over the next of the widths (one for each column shown) in the order of
     /// [`forward_along_kinks`](LayerVerbs::forward_along_kinks); `None` where it has a kink that cannot be rounded.
     pub(super) fn smoothed(&self, inputs_move: bool, widths: &mut dyn Iterator<Item = Vec<f64>>) -> Option<Layer> {
         match self {
             layer if !layer.verbs().has_kink() => Some(layer.clone()),
             Layer::Activation(activation) => Smoothed::new(*activation, widths.next()?).map(Layer::Smoothed),
+            Layer::MaxPool2d(pool) => SmoothedMaxPool2d::new(*pool, widths.next()?).map(Layer::SmoothedMaxPool2d),
             Layer::Residual(block) => block.smoothed(inputs_move, widths).map(Layer::Residual),
             _ => None,
         }

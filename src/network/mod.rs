@@ -31,6 +31,7 @@ pub use curvature::OuterProducts;
 pub use layer::{Layer, ParameterGroup};
 pub use layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
+    SmoothedMaxPool2d,
 };
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};

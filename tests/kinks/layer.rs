@@ -7,7 +7,7 @@ use candle_core::{Module, Tensor};
 use faer::Mat;
 use ndarray::{Array2, Axis};
 use riemannian_laplace::internals::map::{Evaluator, Jet, Map, Rounding, identity_seeds, jacobian};
-use riemannian_laplace::internals::network::{Image, MaxPool2d, Mlp, Residual, Smoothed};
+use riemannian_laplace::internals::network::{Mlp, Residual, Smoothed};
 use riemannian_laplace::{Activation, Architecture, Layer, Linear, Model, Network};
 
 use crate::common::{assert_all_close, layer_sums, normal_matrix, normal_vector, random_network};
@@ -30,7 +30,7 @@ fn smooth_network() -> Network {
     random_network(Architecture::of_layers(layers).unwrap(), 4)
 }
 
-fn outputs(map: &Arc<dyn Map>, theta: &[f64]) -> Vec<f64> {
+pub fn outputs(map: &Arc<dyn Map>, theta: &[f64]) -> Vec<f64> {
     let mut outputs = vec![0.0; map.n_points() * map.n_outputs()];
     map.clone().evaluate(1).outputs(theta, &mut outputs);
     outputs
@@ -87,8 +87,11 @@ fn a_rounded_kink_is_a_mean_of_both_branches_by_the_normal_distribution_function
 
 #[test]
 fn every_verb_of_a_smoothed_network_agrees_with_differences() {
-    let network = smooth_network();
-    let inputs = normal_matrix(5, 2, 1);
+    assert_verbs(&smooth_network(), &normal_matrix(5, 2, 1));
+}
+
+/// Jets, the Jacobian and its derivative along a velocity against differences, at five points with two outputs.
+pub fn assert_verbs(network: &Network, inputs: &Array2<f64>) {
     let map = network.bind(inputs.view()).unwrap();
     let theta = network.parameters();
     let velocity: Vec<f64> = normal_vector(theta.len(), 2).iter().map(|v| 0.3 * v).collect();
@@ -182,23 +185,19 @@ fn what_cannot_be_rounded_is_said() {
     let rounding = Rounding { width: 0.1, inputs: inputs.view(), offsets: offsets.view() };
     let rounded = network.with_rounded_kinks(&rounding).unwrap().unwrap();
     assert_eq!(rounded.architecture().to_string(), "relu, linear 2 → 3, smoothed relu");
-    // Where the winner of a window changes is a kink too, and not one that can be rounded.
-    let image = Image { channels: 1, height: 2, width: 2 };
-    let layers = vec![Linear::new(2, 4).into(), MaxPool2d::new(image, [2, 2]).into()];
-    let network = random_network(Architecture::of_layers(layers).unwrap(), 2);
-    let offsets = Array2::zeros((1, 12));
-    let rounding = Rounding { width: 0.1, inputs: inputs.view(), offsets: offsets.view() };
-    assert!(network.has_kinks() && network.smoothed(&rounding).unwrap().is_none());
 }
 
 #[test]
 fn outputs_of_a_smoothed_network_are_candles() {
-    let network = smooth_network();
-    let inputs = normal_matrix(5, 2, 1);
+    assert_outputs_are_candles(&smooth_network(), &normal_matrix(5, 2, 1));
+}
+
+/// The outputs at five points are those of the same layers in candle.
+pub fn assert_outputs_are_candles(network: &Network, inputs: &Array2<f64>) {
     let (dtype, device) = (candle_core::DType::F64, candle_core::Device::Cpu);
-    let mlp = Mlp::trainable(&network, &candle_nn::VarMap::new(), dtype, &device).unwrap();
+    let mlp = Mlp::trainable(network, &candle_nn::VarMap::new(), dtype, &device).unwrap();
     let values: Vec<f64> = inputs.iter().copied().collect();
-    let candles = mlp.forward(&Tensor::from_vec(values, (5, 2), &device).unwrap()).unwrap();
+    let candles = mlp.forward(&Tensor::from_vec(values, inputs.dim(), &device).unwrap()).unwrap();
     let candles: Vec<f64> = candles.t().unwrap().flatten_all().unwrap().to_vec1().unwrap();
     let found = outputs(&network.bind(inputs.view()).unwrap(), network.parameters());
     // candle's erf has an error of a few ulp.

@@ -5,7 +5,7 @@
 //! changes, the outputs have a kink.
 
 use faer::prelude::ReborrowMut;
-use faer::{MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef};
 use serde::{Deserialize, Serialize};
 
 use super::avg_pool::padding_problem;
@@ -43,6 +43,39 @@ impl MaxPool2d {
     pub(crate) fn window(&self) -> Window {
         let Self { input, kernel, stride, padding } = *self;
         Window { image: [input.height, input.width], kernel, stride, padding, dilation: [1, 1] }
+    }
+
+    /// The input columns below every output, without padding.
+    pub(super) fn columns_below(&self) -> Vec<Vec<usize>> {
+        let (window, pixels) = (self.window(), self.input.pixels());
+        let below = |channel: usize, position: usize| {
+            window.pixels_below(position).map(|pixel| channel * pixels + pixel).collect()
+        };
+        let below = &below;
+        (0..self.input.channels).flat_map(|c| (0..window.positions()).map(move |t| below(c, t))).collect()
+    }
+
+    /// The coefficients of b − a for every tap b of a window but the first, with a the largest of the taps before it:
+    /// the arguments of the hinges in max(a, b) = a + relu(b − a).
+    fn hinges(&self, inputs: MatRef<'_, f64>, points: usize) -> Mat<f64> {
+        let below = self.columns_below();
+        let mut hinges = Mat::zeros(inputs.nrows(), below.iter().map(|columns| columns.len().saturating_sub(1)).sum());
+        let mut targets = hinges.col_iter_mut();
+        for columns in &below {
+            let Some((first, others)) = columns.split_first() else { continue };
+            let mut largest = column_slice(inputs.col(*first)).to_vec();
+            for (column, target) in others.iter().zip(targets.by_ref()) {
+                let (input, target) = (column_slice(inputs.col(*column)), column_slice_mut(target));
+                for (target, (b, a)) in target.iter_mut().zip(input.iter().zip(&largest)) {
+                    *target = b - a;
+                }
+                for n in (0..points).filter(|n| target[*n] > 0.0) {
+                    (n..input.len()).step_by(points).for_each(|row| largest[row] = input[row]);
+                }
+            }
+        }
+        drop(targets);
+        hinges
     }
 
     /// Calls `visit` with every output column, a tap of its window and the pixel column below it.
@@ -174,6 +207,19 @@ impl LayerVerbs for MaxPool2d {
         kept: &mut Kept,
     ) {
         self.pool(inputs, outputs, kept);
+    }
+
+    fn forward_along_kinks(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        outputs: MatMut<'_, f64>,
+        kept: &mut Kept,
+        show: &mut dyn FnMut(MatRef<'_, f64>),
+    ) {
+        show(self.hinges(inputs, kept.matrix.nrows()).as_ref());
+        self.forward_along(theta, velocity, inputs, outputs, kept);
     }
 
     fn pull_back_along(

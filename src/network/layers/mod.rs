@@ -18,6 +18,7 @@ mod patches;
 mod residual;
 mod scale_shift;
 mod smoothed;
+mod smoothed_max_pool;
 
 pub use avg_pool::{AvgPool2d, GlobalAvgPool};
 pub use batch_norm::BatchNorm;
@@ -31,6 +32,7 @@ pub use linear::Linear;
 pub use max_pool::MaxPool2d;
 pub use residual::Residual;
 pub use smoothed::Smoothed;
+pub use smoothed_max_pool::SmoothedMaxPool2d;
 
 use crate::linalg::{add_products, products};
 

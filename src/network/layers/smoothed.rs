@@ -50,7 +50,7 @@ impl Smoothed {
 
 /// z → (φ, φ′, φ″) of a hinge with slope λ on the left.
 #[inline(always)]
-fn hinge(left: f64, width: f64) -> impl Fn(f64) -> (f64, f64, f64) {
+pub(super) fn hinge(left: f64, width: f64) -> impl Fn(f64) -> (f64, f64, f64) {
     let (bend, inverse) = (1.0 - left, 1.0 / width);
     #[inline(always)]
     move |z| {
