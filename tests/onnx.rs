@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ndarray::Array2;
-use riemannian_laplace::{Dataset, Error, Family, FitOptions, Imported, Laplace, Network};
+use riemannian_laplace::{Dataset, Error, Family, FitOptions, Imported, Laplace, Model, Network, Weights};
 use serde::Deserialize;
 
 /// The networks with an evidence: exported twice each.
@@ -138,6 +139,19 @@ fn what_no_layer_represents_is_refused_by_node_and_operator() {
 fn a_layer_that_is_used_twice_is_refused() {
     let message = refusal("refused_shared.onnx");
     assert!(message.contains("a.weight") && message.contains("shared"), "{message}");
+}
+
+#[test]
+fn parts_of_the_weights_are_named_as_in_the_graph() {
+    let imported = Network::from_onnx(&folder().join("classifier.script.onnx")).expect("a network");
+    let names: Vec<String> = imported.network.tensors().into_iter().map(|tensor| tensor.name).collect();
+    assert_eq!(names, imported.names);
+    let (first, size) = (&names[0], imported.network.tensors()[0].size);
+    let network: Arc<dyn Model> = Arc::new(imported.network.clone());
+    let part = Weights::Layers(vec![first.clone()]).restrict(&network).expect("a tensor of the graph");
+    assert_eq!(part.n_params(), size);
+    let error = Weights::Layers(vec!["nothing".to_string()]).restrict(&network).expect_err("no such layer").to_string();
+    assert!(error.contains("no layer `nothing`"), "{error}");
 }
 
 #[test]

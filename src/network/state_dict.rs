@@ -29,6 +29,18 @@ pub struct StatedLayer {
     pub activation: Option<Activation>,
 }
 
+impl StatedLayer {
+    /// The name of one of its tensors.
+    pub(super) fn tensor(&self, kind: &str) -> String {
+        tensor_name(&self.name, kind)
+    }
+}
+
+/// `stem.kind`, or the kind alone where the stem is empty.
+fn tensor_name(stem: &str, kind: &str) -> String {
+    if stem.is_empty() { kind.to_string() } else { format!("{stem}.{kind}") }
+}
+
 impl FromStr for StatedLayer {
     type Err = Error;
 
@@ -139,8 +151,7 @@ fn chain(path: &Path, tensors: &mut BTreeMap<String, Tensor>, stems: &[String]) 
     let missing = |tensor: String, found: String| Error::MissingTensor { path: path.to_path_buf(), tensor, found };
     let mut layers: Vec<LayerTensors> = Vec::new();
     for stem in stems {
-        let named = |kind: &str| if stem.is_empty() { kind.to_string() } else { format!("{stem}.{kind}") };
-        let (weight_name, bias_name) = (named("weight"), named("bias"));
+        let (weight_name, bias_name) = (tensor_name(stem, "weight"), tensor_name(stem, "bias"));
         let bias = tensors.remove(&bias_name);
         let Some(weight) = tensors.remove(&weight_name) else {
             let found = match bias {

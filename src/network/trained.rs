@@ -33,6 +33,8 @@ const LAYERS: &str = "layers";
 pub struct Network {
     architecture: Architecture,
     parameters: Vec<f64>,
+    /// What the file that it was read from calls its tensors, where that differs from their names here.
+    names: Option<Vec<String>>,
 }
 
 impl Network {
@@ -41,7 +43,7 @@ impl Network {
         check_size("number of parameters", architecture.n_params(), parameters.len())?;
         match parameters.iter().position(|value| !value.is_finite()) {
             Some(index) => Err(Error::NotFinite { what: "the parameter vector", row: 0, column: index }),
-            None => Ok(Self { architecture, parameters }),
+            None => Ok(Self { architecture, parameters, names: None }),
         }
     }
 
@@ -54,7 +56,7 @@ impl Network {
                 layer.initialize(&mut stream(seed, Purpose::Initialization, index as u64), &mut parameters[range]);
             }
         }
-        Self { architecture, parameters }
+        Self { architecture, parameters, names: None }
     }
 
     /// The current state of a candle module.
@@ -117,8 +119,22 @@ impl Network {
     /// ```
     pub fn load_layers(path: &Path, layers: &[StatedLayer]) -> Result<Self> {
         let file = state_dict::read(path)?;
-        let (layers, parameters) = state_dict::stated(path, file.tensors, layers)?;
-        Self::new(Architecture::of_layers(layers)?, parameters)
+        let (chain, parameters) = state_dict::stated(path, file.tensors, layers)?;
+        let network = Self::new(Architecture::of_layers(chain)?, parameters)?;
+        let linear = network.architecture.linear_layers().iter().zip(layers);
+        let names = linear.flat_map(|(linear, stated)| {
+            let weight = stated.tensor("weight");
+            std::iter::once(weight).chain(linear.bias.then(|| stated.tensor("bias")))
+        });
+        let names = names.collect();
+        Ok(network.with_tensor_names(names))
+    }
+
+    /// The same network, whose tensors have these names in the file that they come from, in the order of θ.
+    pub(super) fn with_tensor_names(self, names: Vec<String>) -> Self {
+        let own: Vec<String> = self.architecture.parameter_groups().into_iter().map(|tensor| tensor.name).collect();
+        let names = Some(names).filter(|names| names.len() == own.len() && *names != own);
+        Self { names, ..self }
     }
 
     /// The network of this shape from the tensors of a file, all of which must belong to it.
@@ -234,9 +250,14 @@ impl Model for Network {
         sizes.map(|(index, size)| Group { name: format!("layer {}", index + 1), size }).collect()
     }
 
+    /// By the names that the file they come from gives them, where it has its own.
     fn tensors(&self) -> Vec<Group> {
-        let named = |tensor: ParameterGroup| Group { size: tensor.size(), name: tensor.name };
-        self.architecture.parameter_groups().into_iter().map(named).collect()
+        let own = self.architecture.parameter_groups().into_iter();
+        let named = |(index, tensor): (usize, ParameterGroup)| {
+            let given = self.names.as_ref().and_then(|names| names.get(index)).cloned();
+            Group { size: tensor.size(), name: given.unwrap_or(tensor.name) }
+        };
+        own.enumerate().map(named).collect()
     }
 
     /// In front of the layer that the parameter belongs to.

@@ -52,7 +52,7 @@ pub fn build(graph: &Graph, parts: &[Part]) -> Result<Built> {
     let layers = building.layers(graph, parts)?;
     let architecture = Architecture::of_layers(layers)
         .map_err(|error| graph.refuse_file(format!("its layers make no network: {error}")))?;
-    let network = Network::new(architecture, building.parameters)?;
+    let network = Network::new(architecture, building.parameters)?.with_tensor_names(building.names.clone());
     Ok(Built { network, names: building.names, notes: building.notes })
 }
 

@@ -107,7 +107,8 @@ impl Imported {
             Some(OutputLink::Sigmoid) if matches!(likelihood, "gaussian" | "heteroscedastic") => {
                 let mut layers = self.network.architecture().layers().to_vec();
                 layers.push(Activation::Sigmoid.into());
-                Network::new(Architecture::of_layers(layers)?, self.network.parameters().to_vec())
+                let network = Network::new(Architecture::of_layers(layers)?, self.network.parameters().to_vec())?;
+                Ok(network.with_tensor_names(self.names))
             }
             Some(link) if link.likelihood() != likelihood => {
                 Err(Error::Link { link: link.to_string(), belongs: link.likelihood(), likelihood })
@@ -133,7 +134,7 @@ impl Network {
         )?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|error| Error::OnnxFile {
             path: path.to_path_buf(),
-            problem: format!("it cannot be read: {error}"),
+            problem: format!("it is not a model: {error}"),
         })?;
         let graph = Graph::new(path, model)?;
         let scores = output::scores(&graph)?;
