@@ -328,5 +328,14 @@ fn what_needs_the_data_of_the_earlier_task_says_so() -> Outcome {
         let error = Laplace::fit(network.clone(), data.clone(), family.clone(), &options).expect_err("a full prior");
         assert!(matches!(error, Error::Unsupported(Unsupported::EarlierPosterior)), "{error}");
     }
+    // A Kronecker posterior is no exception, and its successor is full.
+    let options = FitOptions { structure: Structure::Kronecker, ..Default::default() };
+    let earlier = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
+    let options = FitOptions::following(&earlier)?;
+    let next = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
+    assert_eq!(next.structure(), Structure::WeightSpace);
+    let options = FitOptions { structure: Structure::Kronecker, ..options };
+    let error = Laplace::fit(network, data, family, &options).expect_err("two Kronecker tasks").to_string();
+    assert!(error.contains("no eigenbasis in common") && error.contains("full structure"), "{error}");
     Ok(())
 }

@@ -156,11 +156,11 @@ impl Earlier {
         console: &Console,
     ) -> Result<(Laplace, Origin), Failure> {
         let (mut laplace, before) = (self.laplace.clone(), self.laplace.n_data());
-        if structure.is_some_and(|asked| asked.word() != laplace.structure().word()) {
+        if structure.is_some_and(|asked| asked.in_words() != laplace.structure().in_words()) {
             return Err(Failure::Usage(format!(
                 "{}: its structure is {}, which more data do not change; leave out --structure",
                 self.path.display(),
-                laplace.structure().word(),
+                laplace.structure().in_words(),
             )));
         }
         let _progress = console.spinner("adding the data to the posterior");

@@ -88,7 +88,10 @@ pub enum Unsupported {
     EmpiricalFisherLevels,
     /// A structure that has no place for an earlier posterior.
     #[error(
-        "an earlier posterior with correlations between weights serves as a prior in the full structure only (a D × D matrix); use that, or fit the earlier task with the diagonal structure"
+        "an earlier posterior with correlations between weights serves as a prior in the full structure only (a D × D \
+         matrix): Kronecker factors of two tasks and the first prior have no eigenbasis in common, so that their sum has \
+         no such form; use the full structure, fit both tasks with the diagonal one, or add the new data to the earlier \
+         posterior at its own weights"
     )]
     EarlierPosterior,
     /// A prior that is an earlier posterior has nothing to set.

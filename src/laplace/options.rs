@@ -125,7 +125,7 @@ impl FitOptions {
                 (PriorPrecision::of_diagonal_posterior(diagonal, &groups)?, Structure::Diagonal)
             }
             _ => {
-                let advice = "fit the earlier task with the diagonal structure";
+                let advice = "fit both tasks with the diagonal structure, or make fewer weights uncertain";
                 memory::check("an earlier posterior as a prior", 3.0 * (size as f64).powi(2), advice)?;
                 let mut cholesky = Cholesky::new(size);
                 cholesky.matrix_mut().copy_from(precision.to_matrix());
