@@ -69,7 +69,7 @@ samples failed or are not certified (--allow-uncertified).";
 #[derive(Debug, Subcommand)]
 enum Command {
     Train(train::TrainArgs),
-    Fit(fit::FitArgs),
+    Fit(Box<fit::FitArgs>),
     Predict(predict::PredictArgs),
     Evaluate(evaluate::EvaluateArgs),
     Loo(loo::LooArgs),
