@@ -75,7 +75,7 @@ fn a_network_that_is_read_wrongly_draws_a_warning() {
 #[test]
 fn a_network_that_is_read_rightly_draws_none() {
     for reading in readings(&RIGHT) {
-        for more in ["", "--optimize"] {
+        for more in ["", "--optimize", "--structure low-rank:5", "--structure kron", "--structure diag"] {
             let (status, said) = fit(&reading, more);
             assert_eq!(status, Some(0), "{said}");
             assert!(!is_warned(&said), "{said}");

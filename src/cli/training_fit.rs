@@ -61,7 +61,7 @@ fn what_is_off(fit: &TrainingFit) -> String {
         "a small change of its weights would remove {:.0} % of its misfit",
         100.0 * fit.gradient_norm.powi(2).min(1.0)
     );
-    match fit.output_score {
+    match fit.biased_outputs() {
         Some(score) => format!("{share}, and its errors are biased: their sum is {score:.1} times what chance allows"),
         None => share,
     }

@@ -3,7 +3,9 @@
 //! A trained network is near a mode of its data. With g = ∇ Σₙ log p(yₙ | fₙ) at θ̂ and the posterior precision G, a
 //! Newton step θ̂ + G⁻¹g would lower the deviance Δ = 2 Σₙ [max log p(yₙ | ·) − log p(yₙ | fₙ)] by about gᵀG⁻¹g. The
 //! *gradient norm* here is √(gᵀG⁻¹g/Δ), which has no unit: for a Gaussian it is the share of the residuals' norm that a
-//! linear change of the weights would remove, whatever σ and the scale of the targets.
+//! linear change of the weights would remove, whatever σ and the scale of the targets. Where G is an approximation, it is the
+//! decrease along the same step s = G⁻¹g that counts, (gᵀs)²/(sᵀG̃s) with the exact G̃: a precision that is too small in
+//! some direction would promise too much there.
 //!
 //! Two things are said of a network that is not at a mode. The step would remove more than half of Δ, and more than a
 //! tenth of the deviance of a constant (a network that explains 99.9 % of its data need not be at the very mode). Or,
@@ -17,9 +19,9 @@
 
 use crate::data::{Batch, Batches, sum_over_blocks};
 use crate::error::{Error, Result};
-use crate::laplace::Laplace;
+use crate::laplace::{Laplace, Structure};
 use crate::likelihood::Family;
-use crate::map::jacobian;
+use crate::map::{Evaluator, Jet, jacobian};
 use crate::prior::{Prior, PriorPrecision};
 use crate::target::Target;
 use crate::team::Sums;
@@ -94,7 +96,12 @@ impl TrainingFit {
         };
         let mut step = vec![0.0; sums.gradient.len()];
         laplace.precision().solve(&sums.gradient, &mut step);
-        let decrement: f64 = sums.gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
+        let along: f64 = sums.gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
+        // Along the step of an approximate precision, the best point of the exact quadratic is elsewhere.
+        let decrement = match laplace.structure() {
+            Structure::WeightSpace | Structure::FunctionSpace | Structure::MatrixFree => along,
+            _ => along * along / curvature_along(laplace, data, &step)?.max(f64::MIN_POSITIVE),
+        };
         let ratio = |(sum, square): (&f64, &f64)| sum.abs() / square.sqrt().max(f64::MIN_POSITIVE);
         let output_score = || sums.scores.iter().zip(&sums.squared_scores).map(ratio).fold(0.0, f64::max);
         Ok(Self {
@@ -113,7 +120,12 @@ impl TrainingFit {
     /// Whether the weights are near a mode of the data.
     pub fn is_at_mode(&self) -> bool {
         let steep = self.gradient_norm.powi(2) > LEAST_SHARE && self.gain() > LEAST_GAIN;
-        !steep && self.output_score.is_none_or(|score| score <= LEAST_SCORE)
+        !steep && self.biased_outputs().is_none()
+    }
+
+    /// |Σ sₙ|/√(Σ sₙ²), where it is too large for an output whose bias is trained.
+    pub fn biased_outputs(&self) -> Option<f64> {
+        self.output_score.filter(|score| *score > LEAST_SCORE)
     }
 
     /// Whether the network explains more than constant outputs would.
@@ -132,6 +144,32 @@ fn has_output_biases(laplace: &Laplace, data: &dyn Batches) -> Result<bool> {
     let entry =
         |i: usize, j: usize| jacobian.ncols() >= rows && jacobian[(i, first + j)] == f64::from(u8::from(i == j));
     Ok((0..rows).all(|i| (0..rows).all(|j| entry(i, j))))
+}
+
+/// sᵀGs with the exact G = A + Σₙ JₙᵀHₙJₙ/T at θ̂.
+fn curvature_along(laplace: &Laplace, data: &dyn Batches, step: &[f64]) -> Result<f64> {
+    let (model, likelihood) = (laplace.model(), laplace.family().likelihood());
+    let (theta, p) = (model.parameters(), model.n_outputs());
+    let rows = ((BATCH_NUMBERS / model.numbers_per_point(1).max(1.0)) as usize).max(1);
+    let mut whitening = vec![0.0; p * p];
+    let sums = sum_over_blocks(data, &Sums, |block| {
+        let mut sum = 0.0;
+        for batch in data.batches(block, rows)? {
+            let map = model.bind(batch?.inputs.view())?;
+            let n = map.n_points();
+            let mut jet = Jet::new(n, p);
+            Evaluator::new(&map, 1).jet(theta, step, &mut jet);
+            for point in 0..n {
+                let of_point = |values: &[f64]| (0..p).map(|output| values[output * n + point]).collect::<Vec<f64>>();
+                likelihood.whitening(&of_point(&jet.outputs), &mut whitening);
+                let first = of_point(&jet.first);
+                let whitened = |k: usize| (0..p).map(|i| whitening[i * p + k] * first[i]).sum::<f64>();
+                sum += (0..p).map(|k| whitened(k).powi(2)).sum::<f64>();
+            }
+        }
+        Ok(vec![sum])
+    })?;
+    Ok(laplace.prior().quadratic(step) + sums.iter().sum::<f64>() / laplace.temperature())
 }
 
 /// Sums over the targets alone.
