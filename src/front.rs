@@ -8,6 +8,7 @@ use crate::evaluate::{self, LeaveOneOut, ValidationOptimum, ValidationOptions};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::geodesic::{
     self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
+    Watch,
 };
 use crate::laplace::Laplace;
 use crate::predict::{self, Draws, JointGaussian, LatentGaussian, Method, Prediction};
@@ -76,6 +77,18 @@ impl Laplace {
         progress: &dyn Progress,
     ) -> Result<Samples> {
         geodesic::sample_posterior(self, metric, how, options, progress)
+    }
+
+    /// The same, with samples given to a [`Keeper`](crate::internals::geodesic::Keeper) as they are finished, and those
+    /// that it has from an earlier run taken from it.
+    pub fn sample_riemannian_watched(
+        &self,
+        metric: MetricName,
+        how: &MetricOptions,
+        options: &SamplerOptions,
+        watch: Watch<'_>,
+    ) -> Result<Samples> {
+        geodesic::sample_posterior_watched(self, metric, how, options, watch)
     }
 
     /// The geodesics from θ̂ with the given velocities, one per row.

@@ -28,7 +28,7 @@ pub mod likelihood;
 pub mod linalg;
 #[path = "map/mod.rs"]
 pub mod map;
-#[path = "memory.rs"]
+#[path = "memory/mod.rs"]
 pub mod memory;
 #[path = "metric/mod.rs"]
 pub mod metric;
@@ -57,3 +57,5 @@ pub mod target;
 pub mod team;
 #[path = "tensors/mod.rs"]
 pub mod tensors;
+
+pub use crate::error::printable;

@@ -31,6 +31,9 @@ pub trait Progress: Sync {
     /// Iterative work has done so many of its steps, and this is what it minimises; called from time to time.
     fn step(&self, _done: usize, _value: f64) {}
 
+    /// One more evaluation of a geodesic's acceleration is done.
+    fn evaluated(&self) {}
+
     /// Whether the work should end as soon as it can.
     fn is_cancelled(&self) -> bool {
         false
@@ -51,6 +54,10 @@ impl<P: Progress + ?Sized> Progress for &P {
 
     fn step(&self, done: usize, value: f64) {
         (**self).step(done, value);
+    }
+
+    fn evaluated(&self) {
+        (**self).evaluated();
     }
 
     fn is_cancelled(&self) -> bool {

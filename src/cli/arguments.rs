@@ -1,6 +1,7 @@
 //! Arguments that several commands share, and the parsers of single values.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -101,13 +102,68 @@ pub fn count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Parses a time: seconds, or a number with s, m or h.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let (number, unit) = match text.chars().last() {
+        Some('s') => (text.trim_end_matches('s'), 1.0),
+        Some('m') => (text.trim_end_matches('m'), 60.0),
+        Some('h') => (text.trim_end_matches('h'), 3600.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().ok().map(|number| number * unit);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "it must be a time such as 90s, 10m or 2h".to_string())
+}
+
+/// A part of a run: the I-th of N.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    index: usize,
+    count: usize,
+}
+
+impl Shard {
+    /// Its range of 0..length: parts of nearly equal lengths, which together are everything.
+    pub fn of(self, length: usize) -> Range<usize> {
+        let bound = |part: usize| (part as u128 * length as u128 / self.count as u128) as usize;
+        bound(self.index - 1)..bound(self.index)
+    }
+}
+
+/// Parses a part I/N, with I from 1 to N.
+pub fn shard(text: &str) -> Result<Shard, String> {
+    let parsed = text.split_once('/').and_then(|(index, count)| {
+        let (index, count) = (index.trim().parse().ok()?, count.trim().parse().ok()?);
+        (1 <= index && index <= count).then_some(Shard { index, count })
+    });
+    parsed.ok_or_else(|| "it must be I/N with I from 1 to N, such as 2/4".to_string())
+}
+
+/// The most samples of one command. The error of a mean over as many is below 1e-3 of a standard deviation.
+const MOST_SAMPLES: usize = 10_000_000;
+
+/// Parses a number of samples.
+pub fn samples(text: &str) -> Result<usize, String> {
+    match count(text)? {
+        samples if samples <= MOST_SAMPLES => Ok(samples),
+        _ => Err(format!("at most {MOST_SAMPLES} samples can be drawn at once")),
+    }
+}
+
 /// Parses a range `A..B` with at least one number in it.
 pub fn range(text: &str) -> Result<Range<usize>, String> {
     let parsed = text.split_once("..").and_then(|(start, end)| {
         let (start, end) = (start.trim().parse().ok()?, end.trim().parse().ok()?);
         (start < end).then_some(start..end)
     });
-    parsed.ok_or_else(|| "it must be A..B with whole numbers A < B, such as 100..200".to_string())
+    match parsed {
+        Some(range) if range.len() > MOST_SAMPLES => {
+            Err(format!("at most {MOST_SAMPLES} samples can be drawn at once"))
+        }
+        parsed => parsed.ok_or_else(|| "it must be A..B with whole numbers A < B, such as 100..200".to_string()),
+    }
 }
 
 /// Parses an amount of memory: bytes, or a number with a decimal (GB) or binary (GiB) unit.

@@ -5,14 +5,18 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use riemannian_laplace::internals::progress;
 use riemannian_laplace::internals::team::Team;
+use riemannian_laplace::internals::{printable, progress};
 
 use super::output::short;
+use super::signals::Signals;
 
-/// Writes a line to stderr. If that fails, nobody is listening, and the work goes on.
+/// Writes to stderr, with whatever a terminal would obey escaped and long lines cut. If writing fails, nobody is
+/// listening, and the work goes on.
 pub fn say(message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{message}");
+    let message = message.to_string();
+    let lines: Vec<String> = message.lines().map(printable).collect();
+    let _ = writeln!(std::io::stderr(), "{}", lines.join("\n"));
 }
 
 /// Where messages go, and which of them are wanted.
@@ -20,17 +24,23 @@ pub fn say(message: impl Display) {
 pub struct Console {
     quiet: bool,
     team: Team,
+    signals: Signals,
 }
 
 impl Console {
     /// A console that omits notes, progress and summaries when `quiet`. Of a team, only the first speaks.
-    pub fn new(quiet: bool, team: Team) -> Self {
-        Self { quiet: quiet || !team.is_first(), team }
+    pub fn new(quiet: bool, team: Team, signals: Signals) -> Self {
+        Self { quiet: quiet || !team.is_first(), team, signals }
     }
 
     /// Those who share the work.
     pub fn team(&self) -> &Team {
         &self.team
+    }
+
+    /// The signals that the program was sent.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
     }
 
     /// Whether only results, warnings and errors are wanted.
@@ -63,7 +73,10 @@ impl Console {
     pub fn spinner(&self, what: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(None, self.target());
         let progress = Progress::start(bar, ProgressStyle::with_template("{spinner} {prefix} ({elapsed})"), what);
-        progress.bar.enable_steady_tick(Duration::from_millis(100));
+        // A tick is a thread, which nobody needs where nothing is drawn.
+        if !progress.bar.is_hidden() {
+            progress.bar.enable_steady_tick(Duration::from_millis(100));
+        }
         progress
     }
 

@@ -9,7 +9,7 @@ use riemannian_laplace::Laplace;
 use riemannian_laplace::Model;
 use riemannian_laplace::internals::data::{CsvStream, Table, TableOptions, list_names};
 use riemannian_laplace::internals::likelihood::Likelihood;
-use riemannian_laplace::{Dataset, Schema};
+use riemannian_laplace::{Dataset, Error, Schema};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
@@ -201,6 +201,11 @@ impl DataFile {
     pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
         check_targets(&self.path, self.dataset.schema(), likelihood, n_outputs)?;
         Ok(self.table.check_targets(&self.dataset, likelihood, n_outputs)?)
+    }
+
+    /// Adds the file and the line to an error about a data point.
+    pub fn locate(&self, error: Error) -> Error {
+        error.located(&self.path, |row| Ok(self.table.line(row)))
     }
 
     /// Checks inputs and targets against a network.

@@ -11,6 +11,7 @@ use super::console::Console;
 use super::failure::Failure;
 use super::geodesic;
 use super::output::counted;
+use super::sampling::{LimitArgs, Sampling};
 use super::smoothing::SampleSmoothingArgs;
 
 /// Enough for a predictive mean and its interval: the standard error of a mean is a tenth of the spread over samples.
@@ -26,7 +27,7 @@ pub struct DrawArgs {
     #[arg(long, value_name = "METRIC", value_parser = geodesic::metric())]
     metric: Option<MetricName>,
     /// The number of draws, where any are drawn [default: 100; of outputs alone 1000]
-    #[arg(long, value_name = "S", value_parser = arguments::count)]
+    #[arg(long, value_name = "S", value_parser = arguments::samples)]
     samples: Option<usize>,
     /// The seed of the draws; the same seed gives the same numbers on any number of threads
     #[arg(long, default_value_t = 0)]
@@ -102,7 +103,8 @@ impl DrawArgs {
             None => {
                 self.smoothing.announce(laplace, self.metric(), console);
                 let options = SamplerOptions { seed: self.seed, ..SamplerOptions::first(self.count()) };
-                let progress = console.bar("following geodesics", self.count());
+                let limits = LimitArgs::default();
+                let progress = Sampling::begin(console, self.count(), &limits);
                 let how = MetricOptions { smoothing: self.smoothing.smoothing(), ..Default::default() };
                 laplace.sample_riemannian_with(self.metric(), &how, &options, &progress)?
             }

@@ -117,9 +117,14 @@ fn score(
     data: &DataFile,
 ) -> Result<Scored, Failure> {
     let targets = data.dataset.targets();
+    let scores = Scores::of(prediction, targets)?;
+    if let Some((what, value)) = scores.not_finite() {
+        let advice = "the predictions or the targets left the range of f64; check the scale of the data";
+        return Err(Error::Overflow { what, value, advice }.into());
+    }
     Ok(Scored {
         method,
-        scores: Scores::of(prediction, targets)?,
+        scores,
         curves: args.curves.then(|| Curves::of(prediction, targets)).transpose()?,
         ood_auroc: outside.map(|outside| ood_auroc(prediction, outside)).transpose()?,
         samples: prediction.samples,

@@ -6,11 +6,17 @@ use std::path::{Path, PathBuf};
 
 use riemannian_laplace::Error;
 
+use super::signals::INTERRUPTED;
+
 /// Why a command could not be carried out.
 #[derive(Debug)]
 pub enum Failure {
     /// Options that contradict each other or the files.
     Usage(String),
+    /// Work that was stopped on request; what is finished is saved.
+    Stopped(String),
+    /// What could not be done, though the command line and the files are fine.
+    Work(String),
     /// What the library reported.
     Library(Error),
     /// What the library reported while working on a file.
@@ -23,8 +29,10 @@ impl Failure {
     pub fn exit_status(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
+            Failure::Work(_) => 1,
+            Failure::Stopped(_) => INTERRUPTED,
             Failure::Library(Error::Uncertified { .. }) => 3,
-            Failure::Library(Error::Cancelled) | Failure::About { error: Error::Cancelled, .. } => 130,
+            Failure::Library(Error::Cancelled) | Failure::About { error: Error::Cancelled, .. } => INTERRUPTED,
             Failure::Library(error) | Failure::About { error, .. } => {
                 if error.is_input() {
                     2
@@ -59,7 +67,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(message) => formatter.write_str(message),
+            Failure::Usage(message) | Failure::Work(message) | Failure::Stopped(message) => {
+                formatter.write_str(message)
+            }
             Failure::Library(error) => formatter.write_str(&with_flags(error)),
             Failure::About { path, error } => {
                 let (path, message) = (path.display().to_string(), with_flags(error));
@@ -74,7 +84,7 @@ impl fmt::Display for Failure {
 }
 
 /// What the advice of the library is called on the command line.
-const FLAGS: [(&str, &str); 9] = [
+const FLAGS: [(&str, &str); 10] = [
     ("kronecker would fit", "--structure kron"),
     ("diagonal would fit", "--structure diag"),
     ("low-rank:20 would fit", "--structure low-rank:20"),
@@ -84,6 +94,7 @@ const FLAGS: [(&str, &str); 9] = [
     ("the matrix-free solver", "--metric-solver matrix-free"),
     ("a part of the data", "--metric-batch"),
     ("fewer threads", "--threads"),
+    ("in ranges", "--range"),
 ];
 
 /// The flags that do what is advised, and another one.
@@ -103,6 +114,7 @@ fn with_flags(error: &Error) -> String {
             vec!["`--layers`, for example `--layers fc1:tanh,fc2:relu,out`".to_string()]
         }
         Error::NoTrainingData { .. } => vec!["`--without-data` left them out".to_string()],
+        Error::OtherRun { .. } => vec!["`--resume`".to_string()],
         Error::Uncertified { .. } => vec!["`--max-steps`, `--allow-uncertified`".to_string()],
         Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
         Error::BatchSize { .. } => vec!["`--metric-batch`".to_string()],

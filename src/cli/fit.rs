@@ -180,6 +180,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         training_fit::warn(fit, console);
     }
 
+    check_finite(&laplace)?;
     if !console.team().is_first() {
         return Ok(());
     }
@@ -208,6 +209,21 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
 struct Checks {
     fit: Option<TrainingFit>,
     scores: Option<ClosedForms>,
+}
+
+/// Refuses a posterior whose figures left the range of f64: nothing that follows from it would mean anything.
+fn check_finite(laplace: &Laplace) -> Result<(), Error> {
+    let advice = "check sigma, the prior precision, and the scale of weights, inputs and targets";
+    let figures = [
+        ("the log likelihood", laplace.log_likelihood()),
+        ("the log determinant of the posterior", laplace.log_det_ratio()),
+        ("the number of effective parameters", laplace.effective_parameters()),
+        ("the log marginal likelihood", laplace.log_marginal_likelihood()),
+    ];
+    match figures.into_iter().find(|(_, value)| !value.is_finite()) {
+        Some((what, value)) => Err(Error::Overflow { what, value, advice }),
+        None => Ok(()),
+    }
 }
 
 /// A posterior, where it comes from and where it goes.
@@ -343,7 +359,7 @@ fn is_tuned(args: &FitArgs) -> bool {
 fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
     let (prior, prior_structure) = args.prior.tuned();
     let sigma = if args.sigma.is_empty() { Free::Tuned } else { Free::Held };
-    let options = EvidenceOptions { prior, prior_structure, sigma, ..Default::default() };
+    let options = EvidenceOptions { prior, prior_structure, sigma, ..EvidenceOptions::for_posterior(laplace) };
     let sigma_is_free = options.sigma == Free::Tuned && laplace.family().sigma().is_some();
     if (options.prior == Free::Held || laplace.prior().is_earlier_posterior()) && !sigma_is_free {
         console.note("--optimize has nothing to tune: every value was given");

@@ -102,7 +102,7 @@ impl IntegratorArgs {
         let integrator = self.integrator.unwrap_or(usual.integrator);
         let of_integrator = if integrator == Integrator::Adams { GeodesicOptions::default() } else { fixed_tolerances };
         let max_steps = self.max_steps.unwrap_or(of_integrator.max_steps);
-        let options = GeodesicOptions { accuracy, integrator, max_steps };
+        let options = GeodesicOptions { accuracy, integrator, max_steps, ..usual };
         options.validate()?;
         Ok(options)
     }

@@ -146,7 +146,7 @@ pub fn run(args: &LooArgs, console: &Console) -> Result<(), Failure> {
     };
     let scored = score(args, &laplace, &args.posterior.posterior, console)?;
     if let Some(file) = &out {
-        file.write(&pointwise(&scored.loo).to_csv())?;
+        file.write(|out| pointwise(&scored.loo).write_csv(out))?;
     }
     let comparison = match &other {
         Some((path, other)) => {

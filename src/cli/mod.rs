@@ -14,19 +14,24 @@ mod follow;
 mod geodesic;
 mod log;
 mod loo;
+mod merge;
 mod method;
 mod model;
 mod online;
 mod output;
+mod partial;
 mod posterior;
 mod posterior_form;
 mod predict;
 mod prior;
 mod sample;
+mod sampling;
 mod scaling;
+mod signals;
 mod smoothing;
 mod source;
 mod team;
+mod threads;
 mod train;
 mod training_fit;
 mod validation;
@@ -39,6 +44,7 @@ use riemannian_laplace::internals::team::Team;
 
 use console::{Console, say};
 use failure::Failure;
+use signals::Signals;
 use team::Crew;
 
 /// Uncertainty for trained neural networks: Laplace and Riemannian Laplace approximations of an MLP.
@@ -64,7 +70,7 @@ Example, from data to predictions with uncertainty:
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
 
 Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong, 3 done, but more than 5 % of the
-samples failed or are not certified (--allow-uncertified).";
+samples failed or are not certified (--allow-uncertified), 130 interrupted: what can be saved is saved.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -74,6 +80,7 @@ enum Command {
     Evaluate(evaluate::EvaluateArgs),
     Loo(loo::LooArgs),
     Sample(sample::SampleArgs),
+    Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
     Log(log::LogArgs),
 }
@@ -114,15 +121,13 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
     memory::set_limit(cli.global.max_memory);
-    if let Some(threads) = cli.global.threads {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
-        pool.map_err(|error| Failure::Usage(format!("--threads {threads}: {error}")))?;
-    }
+    let signals = Signals::install()?;
+    threads::start(cli.global.threads)?;
     if team.size() > 1 && !cli.command.is_shared() {
         let problem = "only `fit` runs on several processes; start this command without mpirun";
         return Err(Failure::Usage(problem.to_string()));
     }
-    let console = Console::new(cli.global.quiet, team.clone());
+    let console = Console::new(cli.global.quiet, team.clone(), signals);
     match &cli.command {
         Command::Train(args) => train::run(args, &console),
         Command::Fit(args) => fit::run(args, &console),
@@ -130,6 +135,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Evaluate(args) => evaluate::run(args, &console),
         Command::Loo(args) => loo::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
+        Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),
         Command::Log(args) => log::run(args, &console),
     }

@@ -1,11 +1,12 @@
 //! Results: files that appear whole or not at all, and what is printed to stdout.
 
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ndarray::ArrayView1;
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::tensors::{self, WholeFile};
+use riemannian_laplace::internals::tensors::WholeFile;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -53,16 +54,23 @@ impl OutputFile {
         &self.path
     }
 
-    /// Writes the whole file.
-    pub fn write(&self, text: &str) -> Result<(), Failure> {
-        Ok(tensors::write_whole(&self.path, text.as_bytes())?)
+    /// Writes the whole file, a piece at a time.
+    pub fn write(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
+        let mut file = WholeFile::create(&self.path)?;
+        fill(&mut file).map_err(|source| Error::Write { path: self.path.clone(), source })?;
+        Ok(file.commit()?)
     }
 }
 
 /// Prints to stdout. A reader that has gone away (`| head`) is not a failure.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    print_with(|stdout| stdout.write_all(text.as_bytes()))
+}
+
+/// Prints to stdout, a piece at a time.
+pub fn print_with(fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
+    let mut stdout = BufWriter::new(std::io::stdout().lock());
+    match fill(&mut stdout).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Error::Write { path: PathBuf::from("standard output"), source: error }.into())
         }
@@ -91,16 +99,16 @@ impl<'a> Columns<'a> {
         self.values.push(values);
     }
 
-    /// The table as CSV, each number with enough digits to read the same number back.
-    pub fn to_csv(&self) -> String {
+    /// Writes the table as CSV, each number with enough digits to read the same number back.
+    pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let rows = self.values.first().map_or(0, ArrayView1::len);
-        let mut text = self.names.join(",") + "\n";
+        writeln!(out, "{}", self.names.join(","))?;
         for row in 0..rows {
-            let cells: Vec<String> = self.values.iter().map(|column| number(column[row])).collect();
-            text += &cells.join(",");
-            text.push('\n');
+            let cells: Vec<String> =
+                self.values.iter().filter_map(|column| column.get(row).map(|value| number(*value))).collect();
+            writeln!(out, "{}", cells.join(","))?;
         }
-        text
+        Ok(())
     }
 
     /// The number of values that are NaN or infinite.
@@ -159,6 +167,16 @@ pub fn short(value: f64) -> String {
 /// `1 input`, `2 inputs`.
 pub fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// A time for people.
+pub fn in_words(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 120.0 => format!("{seconds:.2} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds < 172_800.0 => format!("{:.0} hours", seconds / 3600.0),
+        seconds => format!("{:.0} days", seconds / 86_400.0),
+    }
 }
 
 /// Numbers for people, separated by commas.

@@ -15,7 +15,7 @@ use super::console::Console;
 use super::data::LeaveOutArgs;
 use super::failure::Failure;
 use super::method::MethodArgs;
-use super::output::{Columns, OutputFile, counted, print};
+use super::output::{Columns, OutputFile, counted, print_with};
 use super::posterior::PosteriorArgs;
 
 /// Predict at new inputs, with uncertainty
@@ -93,10 +93,10 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     }
     match &out {
         Some(file) => {
-            file.write(&columns.to_csv())?;
+            file.write(|out| columns.write_csv(out))?;
             console.note(format!("{} written to {}", counted(inputs.nrows(), "prediction"), file.path().display()));
         }
-        None => print(&columns.to_csv())?,
+        None => print_with(|out| columns.write_csv(out))?,
     }
     prediction.samples.map_or(Ok(()), |report| args.certificate.check(report))
 }

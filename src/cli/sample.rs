@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use riemannian_laplace::internals::geodesic::write_samples;
+use riemannian_laplace::internals::geodesic::{MetricOptions, Run, Watch, write_samples};
 use riemannian_laplace::internals::predict::SamplingReport;
-use riemannian_laplace::{MetricName, SamplerOptions};
+use riemannian_laplace::internals::tensors::TensorFile;
+use riemannian_laplace::{Error, GeodesicOptions, MetricName, SamplerOptions, Samples};
 use serde::Serialize;
 
-use super::arguments;
+use super::arguments::{self, Shard};
 use super::certificate::CertificateArgs;
 use super::console::Console;
 use super::draws::SAMPLES;
 use super::failure::Failure;
 use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport};
-use super::output::{OutputFile, Summary, print, print_json, short};
+use super::output::{OutputFile, Summary, counted, print, print_json, short};
+use super::partial::PartialArgs;
 use super::posterior::PosteriorArgs;
+use super::sampling::{LimitArgs, Sampling};
 use super::smoothing::{SampleSmoothingArgs, SmoothingReport};
 
 /// Draw weights from the Riemannian posterior
@@ -30,11 +33,14 @@ pub struct SampleArgs {
     #[arg(long, value_name = "METRIC", default_value_t = MetricName::Fisher, value_parser = geodesic::metric())]
     metric: MetricName,
     /// The number of samples
-    #[arg(long, value_name = "S", default_value_t = SAMPLES, value_parser = arguments::count)]
+    #[arg(long, value_name = "S", default_value_t = SAMPLES, value_parser = arguments::samples)]
     samples: usize,
     /// The samples A, …, B − 1 of the seed, to be joined with others
     #[arg(long, value_name = "A..B", value_parser = arguments::range, conflicts_with = "samples")]
     range: Option<Range<usize>>,
+    /// The I-th of N parts of the samples, to be joined with the others by `rla merge`
+    #[arg(long, value_name = "I/N", value_parser = arguments::shard, conflicts_with = "range")]
+    shard: Option<Shard>,
     /// The seed: sample i of a seed is the same in any range, on any number of threads
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -44,6 +50,10 @@ pub struct SampleArgs {
     smoothing: SampleSmoothingArgs,
     #[command(flatten)]
     integrator: IntegratorArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    partial: PartialArgs,
     #[command(flatten)]
     certificate: CertificateArgs,
     /// Where to write the samples (safetensors)
@@ -56,7 +66,7 @@ pub struct SampleArgs {
 
 const EXAMPLE: &str = "\
 Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
-path_drift [S] (its largest on the way), status [S] (0 reached, 1 step limit, 2 not finite, 3 no logarithm), certified
+path_drift [S] (its largest on the way), status [S] (0 reached, 1 step or other limit, 2 not finite, 3 no logarithm), certified
 [S] (1: reached with a drift within the target, on the way within five times it, and a solver's residual within it). Metadata: metric, seed, range, smoothing. A sample that failed is reported and counted, never dropped or replaced.
 
 By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and
@@ -73,8 +83,14 @@ certificates are about that metric, and predictions are by the network itself. W
 in the residual at the training data: a warning says when it exceeds 1.1 times that of the linearised network.
 --smoothing none follows the metric as it is, and no such sample can be certified. elu is rounded in the same way.
 
+While a run goes on, finished samples are saved to OUT.partial. When it is interrupted (Ctrl-C, SIGTERM, --max-time), those
+that are running are dropped, the others saved, and the exit status is 130; the same command with --resume goes on.
+
 Example:
-  rla sample --posterior posterior.safetensors --metric fisher --samples 100 --out samples.safetensors";
+  rla sample --posterior posterior.safetensors --metric fisher --samples 100 --out samples.safetensors
+
+Example, after an interruption:
+  rla sample --posterior posterior.safetensors --metric fisher --samples 100 --out samples.safetensors --resume";
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -91,21 +107,69 @@ struct Report {
     smoothing: Option<SmoothingReport>,
 }
 
+impl SampleArgs {
+    /// Which samples.
+    fn range(&self) -> Result<Range<usize>, Failure> {
+        let range = match (&self.range, self.shard) {
+            (Some(range), _) => range.clone(),
+            (None, Some(shard)) => shard.of(self.samples),
+            (None, None) => 0..self.samples,
+        };
+        match range.is_empty() {
+            true => Err(Failure::Usage(format!("--shard: {} have no such part", counted(self.samples, "sample")))),
+            false => Ok(range),
+        }
+    }
+
+    /// Everything that the samples depend on, by name.
+    fn identity(&self, posterior: Option<&String>, how: &MetricOptions, options: &SamplerOptions) -> Run {
+        let Range { start, end } = options.range;
+        let entries = [
+            ("version", env!("CARGO_PKG_VERSION").to_string()),
+            ("posterior", posterior.cloned().unwrap_or_default()),
+            ("metric", self.metric.to_string()),
+            ("seed", options.seed.to_string()),
+            ("range", format!("{start}..{end}")),
+            ("accuracy", format!("{:?}", options.geodesic)),
+            ("solver", format!("{how:?}")),
+        ];
+        entries.map(|(key, value)| (key.to_string(), value)).into()
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.posterior.posterior])?;
-    let range = args.range.clone().unwrap_or(0..args.samples);
-    let options = SamplerOptions { range, seed: args.seed, geodesic: args.integrator.certified_by_default()? };
+    let geodesic = GeodesicOptions { limits: args.limits.of_geodesic(), ..args.integrator.certified_by_default()? };
+    let options = SamplerOptions { range: args.range()?, seed: args.seed, geodesic };
+    let how = args.how.options(args.smoothing.smoothing());
     let laplace = args.posterior.load(console)?;
+    let posterior = TensorFile::stored_fingerprint(&args.posterior.posterior)?;
+    let partial = args.partial.open(
+        out.path(),
+        args.identity(posterior.as_ref(), &how, &options),
+        options.range.len(),
+        console,
+    )?;
     args.smoothing.announce(&laplace, args.metric, console);
     let start = Instant::now();
-    let progress = console.bar("following geodesics", options.range.len());
-    let samples = laplace
-        .sample_riemannian_with(args.metric, &args.how.options(args.smoothing.smoothing()), &options, &progress)
-        .map_err(Failure::about(&args.posterior.posterior))?;
+    let progress = Sampling::begin(console, options.range.len(), &args.limits);
+    let asked = console.signals().ask_first();
+    let watch = Watch { progress: &progress, keeper: partial.keeper() };
+    let samples = match laplace.sample_riemannian_watched(args.metric, &how, &options, watch) {
+        Err(Error::Cancelled) => {
+            let why = progress.stopped_by();
+            drop(progress);
+            return Err(partial.stopped(why));
+        }
+        samples => samples.map_err(Failure::about(&args.posterior.posterior))?,
+    };
     drop(progress);
+    let samples = Samples { posterior, ..samples };
     let seconds = start.elapsed().as_secs_f64();
     write_samples(out.path(), &samples)?;
+    partial.done(console)?;
+    drop(asked);
     geodesic::report_failures(&samples, console);
     let ends = SamplingReport::of(&samples);
     let report = Report {

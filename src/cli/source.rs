@@ -94,7 +94,9 @@ impl Source {
         options: &riemannian_laplace::FitOptions,
     ) -> Result<Laplace, Error> {
         match self {
-            Source::Whole(file) => Laplace::fit_shared(model, file.dataset.clone(), family, options),
+            Source::Whole(file) => {
+                Laplace::fit_shared(model, file.dataset.clone(), family, options).map_err(|error| file.locate(error))
+            }
             Source::Streamed { rows, .. } => {
                 Laplace::fit_batches(model, rows, family, options).map_err(|error| rows.locate(error))
             }

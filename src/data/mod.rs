@@ -10,6 +10,8 @@ mod dataset;
 #[cfg(feature = "cli")]
 mod index;
 #[cfg(feature = "cli")]
+mod line_numbers;
+#[cfg(feature = "cli")]
 mod reader;
 mod scaling;
 mod schema;

@@ -2,18 +2,26 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndarray::Array2;
 
 use super::Table;
+use super::line_numbers::LineNumbers;
 use super::table::{Words, missing_column};
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::memory::{self, Reservation};
+use crate::tensors::refuse_devices;
 
 /// How much of the file is examined to recognise the separator and to estimate the number of cells.
 const LOOK_AHEAD: usize = 1 << 20;
+/// The cells for which there is room from the start; more are asked for as the table grows.
+const FIRST_CELLS: usize = 1 << 12;
+/// What to do about a file that does not fit in memory.
+const ADVICE: &str = "split the file, ignore columns, or raise the memory limit";
 
 /// Which columns and rows of a file are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,7 +44,7 @@ impl Table {
     /// As [`read`](Self::read), without some columns, or without the rows in which a cell is empty.
     pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
         let mut open = OpenTable::open(path, options, check_memory)?;
-        let mut cells = Cells::default();
+        let mut cells = Cells::begin(path)?;
         while open.next_row(&mut cells)?.is_some() {}
         cells.into_table(&open)
     }
@@ -48,7 +56,9 @@ pub(super) struct OpenTable {
     header: Vec<String>,
     kept: Vec<usize>,
     drop_missing: bool,
-    reader: csv::Reader<BufReader<File>>,
+    reader: csv::Reader<BufReader<Lines>>,
+    /// The bytes read since the last record was complete.
+    unfinished: Arc<AtomicU64>,
     record: csv::StringRecord,
 }
 
@@ -59,10 +69,12 @@ impl OpenTable {
         options: &TableOptions,
         look: impl Fn(&Path, &[u8], u64) -> Result<()>,
     ) -> Result<Self> {
+        refuse_devices(path)?;
         let file = File::open(path).map_err(Error::io(path))?;
         let length = file.metadata().map_err(Error::io(path))?.len();
-        let mut buffered = BufReader::with_capacity(LOOK_AHEAD, file);
-        let start = buffered.fill_buf().map_err(Error::io(path))?;
+        let unfinished = Arc::new(AtomicU64::new(0));
+        let mut buffered = BufReader::with_capacity(LOOK_AHEAD, Lines { file, unfinished: unfinished.clone() });
+        let start = buffered.fill_buf().map_err(|error| unreadable(path, error))?;
         look(path, start, length)?;
         let mut reader =
             csv::ReaderBuilder::new().delimiter(separator(start)).trim(csv::Trim::All).from_reader(buffered);
@@ -76,7 +88,7 @@ impl OpenTable {
         check_header(path, line, &header)?;
         let kept = kept_columns(path, &header, options)?;
         let (path, drop_missing) = (path.to_path_buf(), options.drop_missing);
-        Ok(Self { path, header, kept, drop_missing, reader, record: csv::StringRecord::new() })
+        Ok(Self { path, header, kept, drop_missing, reader, unfinished, record: csv::StringRecord::new() })
     }
 
     /// The names of the columns that are not left out.
@@ -97,6 +109,7 @@ impl OpenTable {
     /// Reads the next record and gives the place where it begins, and whether its row is left out; `None` at the end of the
     /// file.
     pub(super) fn advance(&mut self) -> Result<Option<(csv::Position, Kept)>> {
+        self.unfinished.store(0, Ordering::Relaxed);
         if !self.reader.read_record(&mut self.record).map_err(|error| malformed(&self.path, error))? {
             return Ok(None);
         }
@@ -126,6 +139,7 @@ impl OpenTable {
     pub(super) fn next_row(&mut self, cells: &mut Cells) -> Result<Option<csv::Position>> {
         while let Some((place, kept)) = self.advance()? {
             if kept == Kept::Yes {
+                cells.make_room(&self.path, self.kept.len())?;
                 cells.add(&self.path, &self.header, &self.kept, &self.record, place.line())?;
                 return Ok(Some(place));
             }
@@ -147,13 +161,45 @@ pub(super) enum Kept {
     No,
 }
 
+/// A file whose lines must end: the parser keeps a whole record, so that one without an end would fill the memory.
+#[derive(Debug)]
+struct Lines {
+    file: File,
+    /// The bytes read since the last record was complete.
+    unfinished: Arc<AtomicU64>,
+}
+
+/// The error of a record that does not fit in memory.
+#[derive(Debug, thiserror::Error)]
+#[error("a line does not end within {0} bytes, which is as much as the memory limit leaves; is the file a table?")]
+struct EndlessLine(u64);
+
+impl Read for Lines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        // The record is kept as bytes and as text, in buffers that double.
+        let most = (memory::room() / 4).max(2 * LOOK_AHEAD as u64);
+        if self.unfinished.fetch_add(count as u64, Ordering::Relaxed) + count as u64 > most {
+            return Err(io::Error::other(EndlessLine(most)));
+        }
+        Ok(count)
+    }
+}
+
+impl Seek for Lines {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
+    }
+}
+
 /// The cells read so far, row by row.
-#[derive(Default)]
 pub(super) struct Cells {
     values: Vec<f64>,
-    lines: Vec<u64>,
+    lines: LineNumbers,
     words: BTreeMap<usize, WordsBeingRead>,
     dropped: usize,
+    /// For the table and for the arrays made from it.
+    reservation: Reservation,
 }
 
 #[derive(Default)]
@@ -163,6 +209,24 @@ struct WordsBeingRead {
 }
 
 impl Cells {
+    /// None yet, of this file.
+    pub(super) fn begin(path: &Path) -> Result<Self> {
+        let reservation = memory::reserve(&reading(path), 0.0, ADVICE)?;
+        let (values, lines) = (Vec::new(), LineNumbers::default());
+        Ok(Self { values, lines, words: BTreeMap::new(), dropped: 0, reservation })
+    }
+
+    /// Asks for the memory of another row, and some more at once: for each cell, and for the copy of it in an array of
+    /// inputs or targets.
+    fn make_room(&mut self, path: &Path, cells: usize) -> Result<()> {
+        if self.values.len() + cells > self.values.capacity() {
+            let more = cells.max(FIRST_CELLS).max(self.values.capacity() / 16);
+            self.reservation.grow(&reading(path), 2.0 * more as f64, ADVICE)?;
+            self.values.reserve_exact(more);
+        }
+        Ok(())
+    }
+
     fn add(
         &mut self,
         path: &Path,
@@ -183,7 +247,8 @@ impl Cells {
                 }
                 Err(_) => {
                     self.values.push(f64::NAN);
-                    self.words.entry(position).or_default().add(row, text);
+                    let bytes = self.words.entry(position).or_default().add(row, text);
+                    self.reservation.grow(&reading(path), bytes as f64 / 8.0, ADVICE)?;
                 }
             }
         }
@@ -198,7 +263,7 @@ impl Cells {
 
     pub(super) fn into_table(self, open: &OpenTable) -> Result<Table> {
         let (path, kept) = (&open.path, &open.kept);
-        if self.lines.is_empty() {
+        if self.lines.len() == 0 {
             let what = match self.dropped {
                 0 => path.display().to_string(),
                 _ => format!("{}: every row has an empty cell", path.display()),
@@ -217,21 +282,27 @@ impl Cells {
             words: self.words.into_iter().map(|(column, words)| (column, words.finish())).collect(),
             lines: self.lines,
             dropped: self.dropped,
+            _reservation: Arc::new(self.reservation),
         })
     }
 }
 
 impl WordsBeingRead {
-    fn add(&mut self, row: usize, text: &str) {
+    /// Adds a cell, and returns about how many bytes that took.
+    fn add(&mut self, row: usize, text: &str) -> usize {
+        let before = self.cells.capacity() + 2 * self.numbers.capacity();
+        let mut bytes = 0;
         let number = match self.numbers.get(text) {
             Some(&number) => number,
             None => {
                 let number = self.numbers.len();
                 self.numbers.insert(text.to_string(), number);
+                bytes = text.len();
                 number
             }
         };
         self.cells.push((row, number));
+        bytes + (self.cells.capacity() + 2 * self.numbers.capacity() - before) * size_of::<(String, usize)>()
     }
 
     fn finish(self) -> Words {
@@ -259,14 +330,19 @@ fn separator(start: &[u8]) -> u8 {
     counts.iter().position(|count| *count == most).map_or(b',', |which| SEPARATORS[which])
 }
 
-/// Checks the memory for the table and for the arrays made from it before anything is read.
+/// Checks the memory for the table and for the arrays made from it before anything is read, as far as the length of the
+/// file tells.
 fn check_memory(path: &Path, start: &[u8], length: u64) -> Result<()> {
     // Cells per byte after the header; at worst every other byte is a separator.
-    let body = start.iter().position(|byte| *byte == b'\n').map_or(&[][..], |end| &start[end + 1..]);
+    let body = start.iter().position(|byte| *byte == b'\n').and_then(|end| start.get(end + 1..)).unwrap_or_default();
     let cells = body.iter().filter(|byte| b",;\t\n".contains(byte)).count();
     let density = if body.is_empty() { 0.5 } else { cells as f64 / body.len() as f64 };
-    let advice = "split the file, ignore columns, or raise the memory limit";
-    memory::check(&format!("reading {}", path.display()), 2.0 * density * length as f64, advice)
+    memory::check(&reading(path), 2.0 * density * length as f64, ADVICE)
+}
+
+/// What the memory is for.
+fn reading(path: &Path) -> String {
+    format!("reading {}", path.display())
 }
 
 /// Checks that the first line names every column, once, and is not data.
@@ -305,11 +381,25 @@ fn kept_columns(path: &Path, header: &[String], options: &TableOptions) -> Resul
     Ok((0..header.len()).filter(|&column| !left_out.contains(&header[column])).collect())
 }
 
+/// A file that could not be read, or a line in it that has no end.
+fn unreadable(path: &Path, source: io::Error) -> Error {
+    match source.get_ref().and_then(|error| error.downcast_ref::<EndlessLine>()) {
+        Some(EndlessLine(most)) => Error::Memory {
+            what: format!("{}: a line of more than {most} bytes", path.display()),
+            needed: 4e-9 * *most as f64,
+            limit: 1e-9 * memory::limit() as f64,
+            reserved: 1e-9 * memory::reserved() as f64,
+            advice: "check that the file is a table".to_string(),
+        },
+        None => Error::Io { path: path.to_path_buf(), source },
+    }
+}
+
 /// What the parser said, with the file and the line.
 fn malformed(path: &Path, error: csv::Error) -> Error {
     let line = error.position().map_or(0, csv::Position::line);
     let problem = match error.into_kind() {
-        csv::ErrorKind::Io(source) => return Error::Io { path: path.to_path_buf(), source },
+        csv::ErrorKind::Io(source) => return unreadable(path, source),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("{len} cells where the header has {expected_len}")
         }

@@ -1,6 +1,5 @@
 //! What the columns of a data set are called, which classes its labels name, and how it was scaled.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 use serde::{Deserialize, Serialize};
 
 use super::{Scaling, Standardization};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, Result, check_size, shown};
 
 /// The metadata key under which a model file keeps the names of its columns and classes, as JSON.
 pub const SCHEMA_KEY: &str = "schema";
@@ -304,13 +303,14 @@ fn check_names<'a>(what: &'static str, names: impl Iterator<Item = &'a String>) 
 /// At most this many names are listed in a message.
 const MOST_LISTED: usize = 10;
 
-/// Names for a message: all if there are few, otherwise the first ten.
-pub fn list_names(names: &[String]) -> Cow<'_, str> {
-    match names {
-        [name] => Cow::Borrowed(name),
-        names if names.len() <= MOST_LISTED => Cow::Owned(names.join(", ")),
-        names => Cow::Owned(format!("{}, … ({} in all)", names[..MOST_LISTED].join(", "), names.len())),
+/// Names for a message: all if there are few, otherwise the first ten; each with its control characters escaped, and cut
+/// if it is long.
+pub fn list_names(names: &[String]) -> String {
+    let mut list = names.iter().take(MOST_LISTED).map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_LISTED {
+        list += &format!(", … ({} in all)", names.len());
     }
+    list
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{Batch, BatchIterator, Batches, Dataset, Scaling, Schema, Table, Tabl
 use crate::error::{Error, Result, TeamError};
 use crate::memory;
 use crate::team::Team;
+use crate::tensors::require_regular;
 
 /// Which columns of a file are inputs and targets.
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ pub struct CsvStream {
 impl CsvStream {
     /// Opens a file and reads it once. All ranks of a team must do so together, with the same arguments.
     pub fn open(path: &Path, options: &TableOptions, columns: StreamColumns, team: Team) -> Result<Self> {
+        // The file is read more than once, which a pipe cannot be.
+        require_regular(path)?;
         let mut table = OpenTable::open(path, options, |_, _, _| Ok(()))?;
         let names = table.columns();
         let labels = match &columns {
@@ -104,13 +107,7 @@ impl CsvStream {
 
     /// Adds the file and the line to an error about a data point.
     pub fn locate(&self, error: Error) -> Error {
-        match error {
-            Error::Target { row, source } => match self.line(row) {
-                Ok(line) => Error::TargetAt { path: self.path.clone(), line, source },
-                Err(error) => error,
-            },
-            other => other,
-        }
+        error.located(&self.path, |row| self.line(row))
     }
 
     /// The line of the file in which a row begins.
@@ -187,7 +184,7 @@ impl Rows<'_> {
     /// The next rows.
     fn table(&mut self) -> Result<Table> {
         let count = self.most_rows.min(self.end - self.next);
-        let mut cells = Cells::default();
+        let mut cells = Cells::begin(&self.stream.path)?;
         while cells.len() < count && self.table.next_row(&mut cells)?.is_some() {}
         self.next += cells.len();
         if cells.len() < count {

@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ndarray::{Array2, Axis};
 
+use super::line_numbers::LineNumbers;
 use super::schema::list_names;
 use super::{Dataset, Schema};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::likelihood::Likelihood;
+use crate::memory::Reservation;
 
 /// A CSV file: named columns, and cells that are finite numbers or words.
 ///
@@ -36,8 +39,10 @@ pub struct Table {
     /// The columns that contain words.
     pub(super) words: BTreeMap<usize, Words>,
     /// The line of the file that each row comes from.
-    pub(super) lines: Vec<u64>,
+    pub(super) lines: LineNumbers,
     pub(super) dropped: usize,
+    /// The memory for the cells, and for the arrays made from them.
+    pub(super) _reservation: Arc<Reservation>,
 }
 
 /// The words of a column.
@@ -166,8 +171,9 @@ impl Table {
         columns.iter().filter_map(|&column| self.columns.get(column)).cloned().collect()
     }
 
-    fn line(&self, row: usize) -> u64 {
-        self.lines.get(row).copied().unwrap_or(0)
+    /// The line of the file that a row comes from; 0 if there is no such row.
+    pub fn line(&self, row: usize) -> u64 {
+        self.lines.of(row)
     }
 
     /// Columns of numbers; a word is an error.
@@ -237,7 +243,7 @@ impl Table {
                     line: self.line(row),
                     column: self.names(&[column]).concat(),
                     label: text.as_ref().into(),
-                    classes: list_names(classes).as_ref().into(),
+                    classes: list_names(classes).into(),
                 })?;
                 *label = *found as f64;
             }
@@ -264,13 +270,16 @@ pub(super) fn missing_column(path: &Path, name: &str, columns: &[String]) -> Err
     let available = if columns.is_empty() {
         "there are no columns".to_string()
     } else if columns.len() <= MOST_NEAREST {
-        format!("the columns are {}", columns.join(", "))
+        format!("the columns are {}", list_names(columns))
     } else {
         let mut nearest: Vec<(usize, usize)> =
             columns.iter().enumerate().map(|(position, column)| (distance(name, column), position)).collect();
         nearest.sort_unstable();
-        let nearest: Vec<&str> =
-            nearest.iter().take(MOST_NEAREST).map(|&(_, position)| columns[position].as_str()).collect();
+        let nearest: Vec<String> = nearest
+            .iter()
+            .take(MOST_NEAREST)
+            .filter_map(|&(_, position)| columns.get(position).map(|name| shown(name)))
+            .collect();
         format!("the nearest names of its {} columns are {}", columns.len(), nearest.join(", "))
     };
     Error::MissingColumn { path: path.to_path_buf(), column: name.to_string(), available }

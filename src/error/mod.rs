@@ -16,6 +16,7 @@ mod target;
 mod team;
 #[cfg(test)]
 mod tests;
+mod text;
 mod training;
 mod unsupported;
 
@@ -35,6 +36,8 @@ pub use selection::SelectionError;
 pub use state_dict::StateDictProblem;
 pub use target::{NoiseError, TargetError};
 pub use team::TeamError;
+pub use text::printable;
+pub(crate) use text::shown;
 pub use training::InvalidTraining;
 pub use unsupported::Unsupported;
 
@@ -70,7 +73,7 @@ pub enum Error {
         kind: &'static str,
     },
     /// A safetensors file whose header is truncated, absurd or inconsistent with its length.
-    #[error("{path}: not a valid safetensors file: {reason}", path = .path.display())]
+    #[error("{path}: not a valid safetensors file: {reason}", path = .path.display(), reason = printable(.reason))]
     Safetensors {
         /// The file.
         path: PathBuf,
@@ -78,7 +81,7 @@ pub enum Error {
         reason: String,
     },
     /// A tensor that must be there is not.
-    #[error("{path}: tensor `{tensor}` is missing; the file holds {found}", path = .path.display())]
+    #[error("{path}: tensor `{tensor}` is missing; the file holds {found}", path = .path.display(), found = printable(.found))]
     MissingTensor {
         /// The file.
         path: PathBuf,
@@ -88,7 +91,7 @@ pub enum Error {
         found: String,
     },
     /// A tensor of an unsupported type.
-    #[error("{path}: tensor `{tensor}` has dtype {dtype}; use F32 or F64", path = .path.display())]
+    #[error("{path}: tensor `{tensor}` has dtype {dtype}; use F32 or F64", path = .path.display(), tensor = shown(.tensor))]
     TensorDtype {
         /// The file.
         path: PathBuf,
@@ -98,7 +101,7 @@ pub enum Error {
         dtype: String,
     },
     /// A tensor of the wrong shape.
-    #[error("{path}: tensor `{tensor}` has shape {found:?}; {expected}", path = .path.display())]
+    #[error("{path}: tensor `{tensor}` has shape {found:?}; {expected}", path = .path.display(), tensor = shown(.tensor))]
     TensorShape {
         /// The file.
         path: PathBuf,
@@ -110,7 +113,7 @@ pub enum Error {
         expected: String,
     },
     /// A tensor that holds a NaN or an infinity.
-    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; all values must be finite", path = .path.display())]
+    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; all values must be finite", path = .path.display(), tensor = shown(.tensor))]
     TensorNotFinite {
         /// The file.
         path: PathBuf,
@@ -122,7 +125,7 @@ pub enum Error {
         value: f64,
     },
     /// A tensor that holds a meaningless number.
-    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; it must be {requirement}", path = .path.display())]
+    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; it must be {requirement}", path = .path.display(), tensor = shown(.tensor))]
     TensorValue {
         /// The file.
         path: PathBuf,
@@ -136,7 +139,7 @@ pub enum Error {
         requirement: &'static str,
     },
     /// A state dict that cannot be read as a chain of layers.
-    #[error("{path}: tensor `{tensor}` {problem}", path = .path.display())]
+    #[error("{path}: tensor `{tensor}` {problem}", path = .path.display(), tensor = shown(.tensor))]
     StateDict {
         /// The file.
         path: PathBuf,
@@ -155,7 +158,7 @@ pub enum Error {
     #[error(transparent)]
     UnknownActivation(#[from] UnknownActivation),
     /// A metadata entry that is missing or cannot be read.
-    #[error("{path}: metadata `{key}` {problem}", path = .path.display())]
+    #[error("{path}: metadata `{key}` {problem}", path = .path.display(), problem = printable(.problem))]
     Metadata {
         /// The file.
         path: PathBuf,
@@ -165,7 +168,7 @@ pub enum Error {
         problem: String,
     },
     /// An ONNX file that holds no network that can be read.
-    #[error("{path}: not an ONNX network that can be read: {problem}", path = .path.display())]
+    #[error("{path}: not an ONNX network that can be read: {problem}", path = .path.display(), problem = printable(.problem))]
     OnnxFile {
         /// The file.
         path: PathBuf,
@@ -173,7 +176,7 @@ pub enum Error {
         problem: String,
     },
     /// A node of an ONNX graph that no layer represents.
-    #[error("{path}: node `{node}` (operator {operator}): {problem}", path = .path.display())]
+    #[error("{path}: node `{node}` (operator {operator}): {problem}", path = .path.display(), node = shown(.node), operator = shown(.operator), problem = printable(.problem))]
     OnnxNode {
         /// The file.
         path: PathBuf,
@@ -225,7 +228,7 @@ pub enum Error {
         found: String,
     },
     /// A CSV file that does not parse.
-    #[error("{path}: line {line}: {problem}", path = .path.display())]
+    #[error("{path}: line {line}: {problem}", path = .path.display(), problem = printable(.problem))]
     Csv {
         /// The file.
         path: PathBuf,
@@ -235,7 +238,7 @@ pub enum Error {
         problem: String,
     },
     /// A CSV file without a requested column.
-    #[error("{path}: no column `{column}`; {available}", path = .path.display())]
+    #[error("{path}: no column `{column}`; {available}", path = .path.display(), column = shown(.column), available = printable(.available))]
     MissingColumn {
         /// The file.
         path: PathBuf,
@@ -245,7 +248,7 @@ pub enum Error {
         available: String,
     },
     /// A CSV file with a column that the model does not know.
-    #[error("{path}: the column `{column}` is neither an input nor a target of the model; remove it, or ignore it by name", path = .path.display())]
+    #[error("{path}: the column `{column}` is neither an input nor a target of the model; remove it, or ignore it by name", path = .path.display(), column = shown(.column))]
     UnknownColumn {
         /// The file.
         path: PathBuf,
@@ -253,7 +256,7 @@ pub enum Error {
         column: String,
     },
     /// A CSV cell without contents.
-    #[error("{path}: line {line}, column `{column}`: the cell is empty; fill it in, ignore the column, or drop the rows with empty cells", path = .path.display())]
+    #[error("{path}: line {line}, column `{column}`: the cell is empty; fill it in, ignore the column, or drop the rows with empty cells", path = .path.display(), column = shown(.column))]
     EmptyCell {
         /// The file.
         path: PathBuf,
@@ -263,7 +266,7 @@ pub enum Error {
         column: String,
     },
     /// Class labels that are partly numbers and partly words.
-    #[error("{path}: the labels are words (`{word}`, line {word_line}) and numbers ({number}, line {number_line}); use one kind", path = .path.display())]
+    #[error("{path}: the labels are words (`{word}`, line {word_line}) and numbers ({number}, line {number_line}); use one kind", path = .path.display(), word = shown(.word))]
     MixedLabels {
         /// The file.
         path: PathBuf,
@@ -277,7 +280,7 @@ pub enum Error {
         number_line: u64,
     },
     /// A class label that did not occur when the classes were named.
-    #[error("{path}: line {line}, column `{column}`: `{label}` is not one of the classes {classes}", path = .path.display())]
+    #[error("{path}: line {line}, column `{column}`: `{label}` is not one of the classes {classes}", path = .path.display(), column = shown(.column), label = shown(.label), classes = printable(.classes))]
     UnknownClass {
         /// The file.
         path: PathBuf,
@@ -291,7 +294,7 @@ pub enum Error {
         classes: Box<str>,
     },
     /// A name that must be unique but is not.
-    #[error("the {what} `{name}` appears twice")]
+    #[error("the {what} `{name}` appears twice", name = shown(.name))]
     DuplicateName {
         /// What is named: a column, a class.
         what: &'static str,
@@ -325,7 +328,7 @@ pub enum Error {
     #[error("the data set is standardised already; standardise the original one")]
     AlreadyScaled,
     /// A file that does not hold a scaling.
-    #[error("{path}: not a valid scaling: {problem}; expected {{\"inputs\": {{\"mean\": […], \"scale\": […]}}, \"targets\": {{…}}}}", path = .path.display())]
+    #[error("{path}: not a valid scaling: {problem}; expected {{\"inputs\": {{\"mean\": […], \"scale\": […]}}, \"targets\": {{…}}}}", path = .path.display(), problem = printable(.problem))]
     ScalingFile {
         /// The file.
         path: PathBuf,
@@ -354,7 +357,7 @@ pub enum Error {
     #[error("batches of at most 0 rows were requested; allow at least 1")]
     EmptyBatch,
     /// A CSV cell that is not a finite number.
-    #[error("{path}: line {line}, column `{column}`: `{text}` is not a finite number", path = .path.display())]
+    #[error("{path}: line {line}, column `{column}`: `{text}` is not a finite number", path = .path.display(), column = shown(.column), text = shown(.text))]
     Cell {
         /// The file.
         path: PathBuf,
@@ -374,6 +377,18 @@ pub enum Error {
         line: u64,
         /// What is wrong with the target.
         source: TargetError,
+    },
+    /// A number beyond f64 that follows from a row of a CSV file.
+    #[error("{path}: line {line}: {what} (number {column}) is beyond what f64 can hold; check the weights, and the scale of inputs and targets", path = .path.display())]
+    NotFiniteAt {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: u64,
+        /// What is not finite.
+        what: &'static str,
+        /// Which of several, counting from 1.
+        column: usize,
     },
     /// A structure that does not exist.
     #[error(transparent)]
@@ -513,6 +528,18 @@ pub enum Error {
         /// The sample after its last.
         end: usize,
     },
+    /// Samples that were saved by another run.
+    #[error("{path} belongs to another run: {what} was {found}, and is {expected} now; remove the file, or repeat that run's options", path = .path.display(), what = shown(.what), found = shown(.found), expected = shown(.expected))]
+    OtherRun {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        what: Box<str>,
+        /// Its value there.
+        found: Box<str>,
+        /// Its value now.
+        expected: Box<str>,
+    },
     /// Parts of samples that do not fit together.
     #[error(transparent)]
     Join(#[from] JoinError),
@@ -566,6 +593,30 @@ pub enum Error {
         matrix: &'static str,
         /// Its size.
         size: usize,
+    },
+    /// Numbers beyond f64 in what was to be reported.
+    #[error("{what} is {value}, beyond what f64 can hold; {advice}")]
+    Overflow {
+        /// What.
+        what: &'static str,
+        /// Its value: NaN or an infinity.
+        value: f64,
+        /// What to try.
+        advice: &'static str,
+    },
+    /// A matrix whose eigenvalues span more than the arithmetic.
+    #[error(
+        "the eigenvalues of {matrix} span too much for f64: as computed, they reach from {least:.1e} to {greatest:.1e}; {advice}"
+    )]
+    Conditioning {
+        /// Which matrix.
+        matrix: &'static str,
+        /// Its least eigenvalue, as computed.
+        least: f64,
+        /// Its greatest.
+        greatest: f64,
+        /// What to try.
+        advice: &'static str,
     },
     /// More memory than allowed.
     #[error(
@@ -731,6 +782,8 @@ impl Error {
                 | Error::UnboundedEvidence
                 | Error::TunedToBound { .. }
                 | Error::Eigen { .. }
+                | Error::Overflow { .. }
+                | Error::Conditioning { .. }
                 | Error::Memory { .. }
                 | Error::TooLong { .. }
                 | Error::TrainingDiverged { .. }
@@ -742,6 +795,19 @@ impl Error {
                 | Error::Optimize(_)
                 | Error::Candle(_)
         )
+    }
+
+    /// Adds the file and the line to an error about a data point.
+    pub fn located(self, path: &std::path::Path, line: impl FnOnce(usize) -> Result<u64>) -> Self {
+        let path = path.to_path_buf();
+        let placed = match self {
+            Error::Target { row, source } => line(row).map(|line| Error::TargetAt { path, line, source }),
+            Error::NotFinite { what, row, column } => {
+                line(row).map(|line| Error::NotFiniteAt { path, line, what, column: column + 1 })
+            }
+            other => Ok(other),
+        };
+        placed.unwrap_or_else(|error| error)
     }
 
     /// An error in reading, with the file it concerns.

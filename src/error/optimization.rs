@@ -46,7 +46,8 @@ impl std::fmt::Display for AtBound {
         let Self { parameter, index, value } = self;
         write!(
             formatter,
-            "{parameter} {index} ran to the bound {value:e}: the evidence has no optimum inside; the data do not determine it"
+            "{parameter} {index} ran to the bound {value:e}: the evidence has no optimum inside; either the data do not determine it, or \
+             it lies beyond the bound, and targets in other units would help"
         )
     }
 }

@@ -16,6 +16,9 @@ pub enum JoinError {
     /// Samples that are in two parts.
     #[error("the samples {}..{} and {}..{} overlap; give each sample once", .0.start, .0.end, .1.start, .1.end)]
     Overlap(Range<usize>, Range<usize>),
+    /// Parts of different posteriors.
+    #[error("the parts were drawn from different posteriors")]
+    Posterior,
     /// Parts of different streams.
     #[error("the parts were drawn with different seeds: {0} and {1}")]
     Seed(String, String),

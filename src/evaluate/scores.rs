@@ -63,6 +63,24 @@ pub enum Scores {
 }
 
 impl Scores {
+    /// The first score that is NaN or infinite, by name.
+    pub fn not_finite(&self) -> Option<(&'static str, f64)> {
+        let scores = match self {
+            Scores::Regression(scores) => vec![
+                ("mse", scores.mse),
+                ("rmse", scores.rmse),
+                ("nll", scores.nll),
+                ("crps", scores.crps),
+                ("coverage_90", scores.coverage_90),
+            ],
+            Scores::Classes(scores) => {
+                vec![("nll", scores.nll), ("accuracy", scores.accuracy), ("brier", scores.brier), ("ece", scores.ece)]
+            }
+            Scores::Counts { nll, .. } => vec![("nll", *nll)],
+        };
+        scores.into_iter().find(|(_, value)| !value.is_finite())
+    }
+
     /// The negative log likelihood, which all kinds have.
     pub fn nll(&self) -> f64 {
         match self {

@@ -43,6 +43,25 @@ impl Default for EvidenceOptions {
     }
 }
 
+impl EvidenceOptions {
+    /// The default settings, with bounds that are as far from the size of a posterior's residuals as they usually are from
+    /// 1: targets in very large or very small units are tuned as any others.
+    pub fn for_posterior(laplace: &Laplace) -> Self {
+        let usual = Self::default();
+        let size = residual_size(laplace).unwrap_or(1.0);
+        let (low, high) = usual.bounds;
+        Self { bounds: (low * size.min(1.0), high * size.max(1.0)), ..usual }
+    }
+}
+
+/// The root mean square of the residuals of a posterior with noise, in the units of the model; none where it is zero.
+fn residual_size(laplace: &Laplace) -> Option<f64> {
+    let errors = laplace.goodness().squared_errors();
+    let count = (laplace.n_data() * errors.len()) as f64;
+    let size = errors.iter().map(|error| error / count).sum::<f64>().sqrt();
+    size.is_normal().then_some(size)
+}
+
 /// Prior precision and noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hyperparameters {
@@ -77,6 +96,9 @@ const GRID: usize = 25;
 const GRID_RANGE: (f64, f64) = (-14.0, 14.0);
 /// Times that a log determinant which is an estimate is refined around the optimum so far.
 const MOST_REFINEMENTS: usize = 4;
+
+/// Residuals whose logarithm is beyond this are not of about the size 1.
+const FAR: f64 = 10.0;
 
 /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
 pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
@@ -278,13 +300,16 @@ impl<'a> Problem<'a> {
         let dimensions = centre.len().min(2);
         let mut gradient = vec![0.0; centre.len()];
         let mut best = (f64::INFINITY, centre.clone());
+        // The grid of σ is around 1, unless the residuals are far from there.
+        let far = residual_size(self.laplace).map(f64::ln).filter(|size| size.abs() > FAR).unwrap_or(0.0);
+        let centres = self.pack(&vec![0.0; self.alpha.len()], &vec![far; self.sigma.len()]);
         let total = GRID.pow(dimensions as u32);
         for index in 0..total {
             let mut point = centre.clone();
             for (axis, value) in point.iter_mut().take(dimensions).enumerate() {
                 let step = index / GRID.pow(axis as u32) % GRID;
                 let fraction = step as f64 / (GRID - 1) as f64;
-                let log = GRID_RANGE.0 + fraction * (GRID_RANGE.1 - GRID_RANGE.0);
+                let log = centres[axis] + GRID_RANGE.0 + fraction * (GRID_RANGE.1 - GRID_RANGE.0);
                 *value = log.clamp(self.bounds.0, self.bounds.1);
             }
             let value = self.evaluate(&point, &mut gradient);

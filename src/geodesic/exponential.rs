@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, check_size};
 use crate::metric::{Metric, MetricEvaluator};
@@ -71,7 +72,12 @@ const LOOKS: usize = 8;
 const ON_THE_WAY: f64 = 5.0;
 
 /// The reason why an attempt was abandoned.
-struct Hopeless;
+enum Abandoned {
+    /// Its drift.
+    Hopeless,
+    /// A limit of the geodesic, which no other attempt can help.
+    Limit,
+}
 
 /// The paper's step limit.
 const PAPER_STEPS: usize = 4096;
@@ -79,6 +85,37 @@ const PAPER_STEPS: usize = 4096;
 impl Default for Accuracy {
     fn default() -> Self {
         Accuracy::Drift { target: DRIFT_TARGET, attempts: 7 }
+    }
+}
+
+/// Limits of one geodesic, over all attempts at it; by default there are none beyond
+/// [`max_steps`](GeodesicOptions::max_steps). A geodesic that reaches one has [`Status::StepLimit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GeodesicLimits {
+    /// The most evaluations of the acceleration.
+    pub evaluations: Option<usize>,
+    /// The longest time. Which geodesics reach it depends on the machine.
+    pub time: Option<Duration>,
+}
+
+/// A geodesic's way to its limits.
+struct Budget {
+    /// Evaluations that may still be made.
+    evaluations: usize,
+    /// When it has to end.
+    end: Option<Instant>,
+}
+
+impl Budget {
+    fn of(limits: GeodesicLimits) -> Self {
+        Self {
+            evaluations: limits.evaluations.unwrap_or(usize::MAX),
+            end: limits.time.and_then(|time| Instant::now().checked_add(time)),
+        }
+    }
+
+    fn is_spent(&self, evaluations: usize) -> bool {
+        evaluations >= self.evaluations || self.end.is_some_and(|end| Instant::now() >= end)
     }
 }
 
@@ -100,11 +137,18 @@ pub struct GeodesicOptions {
     /// thus of the paper; with a drift target six times that, since a step of Adams takes one evaluation rather than
     /// six.
     pub max_steps: usize,
+    /// Limits of the whole geodesic (default: none).
+    pub limits: GeodesicLimits,
 }
 
 impl Default for GeodesicOptions {
     fn default() -> Self {
-        Self { accuracy: Accuracy::default(), integrator: Integrator::Adams, max_steps: 6 * PAPER_STEPS }
+        Self {
+            accuracy: Accuracy::default(),
+            integrator: Integrator::Adams,
+            max_steps: 6 * PAPER_STEPS,
+            limits: GeodesicLimits::default(),
+        }
     }
 }
 
@@ -112,7 +156,7 @@ impl GeodesicOptions {
     /// Fixed tolerances, with the paper's integrator and step limit; a drift of at most 1e-3 is certified.
     pub fn with_tolerances(rtol: f64, atol: f64) -> Self {
         let accuracy = Accuracy::Tolerances { rtol, atol, target: DRIFT_TARGET };
-        Self { accuracy, integrator: Integrator::Dopri5, max_steps: PAPER_STEPS }
+        Self { accuracy, integrator: Integrator::Dopri5, max_steps: PAPER_STEPS, limits: GeodesicLimits::default() }
     }
 
     /// Checks that every setting is in its range.
@@ -226,17 +270,23 @@ impl<'a> ExponentialMap<'a> {
         let start = self.evaluator.squared_speed(theta, velocity);
         let mut evaluations = 0;
         let mut attempt = 0;
+        let mut budget = Budget::of(self.options.limits);
         loop {
             attempt += 1;
             let limit = if attempt < attempts { HOPELESS * target } else { f64::INFINITY };
             let (ending, used, path_drift) =
-                self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit))?;
+                self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit), &budget)?;
             evaluations += used;
+            budget.evaluations = budget.evaluations.saturating_sub(used);
+            let ending = match ending {
+                ControlFlow::Break(Abandoned::Limit) => ControlFlow::Continue(Status::StepLimit),
+                ending => ending,
+            };
             let residual = self.evaluator.path_residual();
             let drift = self.drift(start);
             let tighten = match ending {
                 // With a tolerance a few times tighter, the path may stay on its geodesic.
-                ControlFlow::Break(Hopeless) => 0.1,
+                ControlFlow::Break(_) => 0.1,
                 ControlFlow::Continue(status) => {
                     // What is NaN is within no bound.
                     let straight = drift <= target && path_drift <= ON_THE_WAY * target;
@@ -288,15 +338,16 @@ impl<'a> ExponentialMap<'a> {
         time: f64,
         (rtol, atol): (f64, f64),
     ) -> Result<Status> {
-        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY))?.0 {
+        let budget = Budget::of(GeodesicLimits::default());
+        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY), &budget)?.0 {
             ControlFlow::Continue(status) => Ok(status),
             // Without a limit on the drift an attempt cannot be abandoned; if it were, the end would not be usable.
-            ControlFlow::Break(Hopeless) => Ok(Status::NotFinite),
+            ControlFlow::Break(_) => Ok(Status::NotFinite),
         }
     }
 
-    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`. Also
-    /// returns the evaluations and, unless `start` is NaN, the largest drift at accepted states on the way.
+    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`, or when
+    /// the budget is spent. Also returns the evaluations and, unless `start` is NaN, the largest drift at accepted states on the way.
     fn integrate_within(
         &mut self,
         theta: &[f64],
@@ -304,22 +355,29 @@ impl<'a> ExponentialMap<'a> {
         time: f64,
         (rtol, atol): (f64, f64),
         (start, limit): (f64, f64),
-    ) -> Result<(ControlFlow<Hopeless, Status>, usize, f64)> {
+        budget: &Budget,
+    ) -> Result<(ControlFlow<Abandoned, Status>, usize, f64)> {
         self.set_state(theta, velocity);
         self.evaluator.begin_path(rtol);
         let Self { evaluator, progress, options, workspace, state, n_params } = self;
         let evaluator = RefCell::new(&mut **evaluator);
         let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
+        let spent = Cell::new(false);
         let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
             if progress.is_cancelled() {
                 // The trial is rejected, and `go_on` asked, without another evaluation.
                 cancelled.set(true);
                 return derivative.fill(f64::NAN);
             }
+            if budget.is_spent(evaluations) {
+                spent.set(true);
+                return derivative.fill(f64::NAN);
+            }
             let evaluator = &mut **evaluator.borrow_mut();
             evaluator.at_time(t);
             geodesic_derivative(evaluator, *n_params, state, derivative);
             evaluations += 1;
+            progress.evaluated();
             // The drift of this evaluation alone: that of a rejected trial must not count against the next step.
             drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
                 relative_change(start, evaluator.squared_speed_of_last(&state[*n_params..]))
@@ -330,8 +388,9 @@ impl<'a> ExponentialMap<'a> {
         let (mut path_drift, mut looks) = (0.0, 1);
         // A drift that is NaN: a trial beyond what can be computed, which is rejected and repeated with a shorter step.
         let mut go_on = |trial, t: f64, state: &[f64]| match trial {
-            _ if cancelled.get() => ControlFlow::Break(Hopeless),
-            Trial::Accepted if drift.get() > limit => ControlFlow::Break(Hopeless),
+            _ if cancelled.get() => ControlFlow::Break(Abandoned::Hopeless),
+            _ if spent.get() => ControlFlow::Break(Abandoned::Limit),
+            Trial::Accepted if drift.get() > limit => ControlFlow::Break(Abandoned::Hopeless),
             Trial::Accepted => {
                 if !start.is_nan() && t * LOOKS as f64 >= time * looks as f64 {
                     looks = (t / time * LOOKS as f64) as usize + 1;

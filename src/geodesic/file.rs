@@ -10,9 +10,10 @@
 //! | `indices` | \[D\] | of a posterior over some parameters: their places in the whole model's θ |
 //! | `certified` | \[S\] | 1 where the end was reached with everything within its bound, otherwise 0 |
 //!
-//! The metadata are `range` (`a..b`), and `metric`, `seed` and `smoothing` (the width over which the metric rounds kinks)
+//! The metadata are `range` (`a..b`), and `posterior` (its fingerprint), `metric`, `seed` and `smoothing` (the width over which the metric rounds kinks)
 //! where there are any.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
@@ -25,14 +26,15 @@ use crate::tensors::{self, TensorFile, Values};
 /// Writes samples, failed ones included.
 pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
     let (count, size) = samples.theta.dim();
-    let theta: Vec<f64> = samples.theta.iter().copied().collect();
-    let velocity: Vec<f64> = samples.velocity.iter().copied().collect();
+    // Without a copy: an array in another order is written row by row as well.
+    let (theta, velocity) = (rows(&samples.theta), rows(&samples.velocity));
+    let (theta, velocity) = (slices(&theta), slices(&velocity));
     let evaluations: Vec<i64> = samples.evaluations.iter().map(|&value| value as i64).collect();
     let status: Vec<i64> = samples.outcome.iter().map(|outcome| outcome.code()).collect();
     let certified: Vec<i64> = samples.certified.iter().map(|&value| i64::from(value)).collect();
     let mut entries = vec![
-        ("theta", vec![count, size], Values::Real(&theta)),
-        ("velocity", vec![count, size], Values::Real(&velocity)),
+        ("theta", vec![count, size], Values::Rows(&theta)),
+        ("velocity", vec![count, size], Values::Rows(&velocity)),
         ("nfev", vec![count], Values::Integer(&evaluations)),
         ("drift", vec![count], Values::Real(&samples.drift)),
         ("path_drift", vec![count], Values::Real(&samples.path_drift)),
@@ -47,12 +49,26 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
     let Range { start, end } = samples.range;
     let metadata = [
         ("range", Some(format!("{start}..{end}"))),
+        ("posterior", samples.posterior.clone()),
         ("metric", samples.metric.map(|metric| metric.to_string())),
         ("seed", samples.seed.map(|seed| seed.to_string())),
         ("smoothing", samples.smoothing.map(|width| width.to_string())),
     ];
     let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?)));
     tensors::write(path, &entries, metadata.collect())
+}
+
+/// The rows of a matrix; copied only where they are not contiguous.
+fn rows(matrix: &Array2<f64>) -> Vec<Cow<'_, [f64]>> {
+    let row = |row: usize| match matrix.row(row).to_slice() {
+        Some(values) => Cow::Borrowed(values),
+        None => Cow::Owned(matrix.row(row).to_vec()),
+    };
+    (0..matrix.nrows()).map(row).collect()
+}
+
+fn slices<'a>(rows: &'a [Cow<'_, [f64]>]) -> Vec<&'a [f64]> {
+    rows.iter().map(|row| &**row).collect()
 }
 
 /// Reads samples that [`write_samples`] wrote, and checks them: shapes agree, codes are known, and samples that reached
@@ -103,6 +119,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
             return Err(file.value("certified", row, 1.0, requirement));
         }
     }
+    let posterior = file.optional("posterior", |text| Some(text.to_string()))?;
     let metric = file.optional("metric", |text| text.parse().ok())?;
     let seed = file.optional("seed", |text| text.parse().ok())?;
     let smoothing = file.optional("smoothing", |text| text.parse().ok().filter(|width: &f64| *width > 0.0))?;
@@ -114,6 +131,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
     })?;
     Ok(Samples {
         metric,
+        posterior,
         seed,
         range,
         theta,

@@ -1,7 +1,9 @@
 //! Geodesics: the exponential map with its certificate, the logarithmic map, and samples of the wrapped Gaussian.
 
+mod checkpoint;
 mod exponential;
 mod file;
+mod keeper;
 mod logarithm;
 mod name;
 mod paraboloid;
@@ -13,12 +15,16 @@ mod smoothing;
 mod subsampled;
 
 pub use crate::error::{JoinError, UnknownMetric};
-pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicOptions};
+pub use checkpoint::{Checkpoint, Run};
+pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicLimits, GeodesicOptions};
 pub use file::{read_samples, write_samples};
+pub use keeper::{Finished, Keeper, Watch};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
 pub use name::MetricName;
 pub use paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
-pub use posterior::{MetricOptions, MetricSolver, exponential_map, logarithmic_map, sample_posterior};
+pub use posterior::{
+    MetricOptions, MetricSolver, exponential_map, logarithmic_map, sample_posterior, sample_posterior_watched,
+};
 pub use residuals::{RESIDUAL_LIMIT, Residuals};
 pub use sampler::{SamplerOptions, exponentials, logarithms, sample, sample_monge_log};
 pub use samples::{Outcome, Samples};

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use faer::{Accum, Mat, MatRef};
 
 use super::logarithm::Logarithm;
-use crate::error::{Result, check_size};
+use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
 use crate::linalg::{Cholesky, SymmetricEigen, dot, multiply, norm, symmetric_eigen};
 use crate::memory::{self, Reservation};
@@ -69,6 +69,12 @@ const MOST_NEWTON: usize = 60;
 const MOST_CORRECTIONS: usize = 20;
 /// Nodes of the polygon per factor e of time, tried one after another.
 const DENSITIES: [f64; 3] = [3.0, 6.0, 12.0];
+/// The largest ratio of P's eigenvalues. Far below it the least ones are lost in rounding unless P is diagonal; beyond it
+/// polygons would need so many nodes that no path is found in any reasonable time.
+const MOST_CONDITION: f64 = 1e40;
+
+/// The matrix, for messages.
+const PRECISION: &str = "the precision of the Gaussian";
 
 impl GaussianLogarithm {
     /// Decomposes P, a D × D matrix.
@@ -85,7 +91,13 @@ impl GaussianLogarithm {
             unit[d] = 0.0;
             matrix.col_mut(d).iter_mut().zip(&column).for_each(|(entry, value)| *entry = *value);
         }
-        let eigen = symmetric_eigen(matrix.as_ref(), "the precision of the Gaussian")?;
+        let eigen = symmetric_eigen(matrix.as_ref(), PRECISION)?;
+        if let (Some(&least), Some(&greatest)) = (eigen.values.first(), eigen.values.last())
+            && !(least > 0.0 && greatest.max(1.0) / least.min(1.0) <= MOST_CONDITION)
+        {
+            let advice = "bring the prior precisions closer together, or use the Fisher metric";
+            return Err(Error::Conditioning { matrix: PRECISION, least, greatest, advice });
+        }
         reservation.shrink(square + size as f64);
         Ok(Self { eigen: Arc::new(eigen), _reservation: Arc::new(reservation) })
     }

@@ -8,11 +8,12 @@
 use ndarray::ArrayView2;
 
 use super::exponential::{Accuracy, GeodesicOptions};
+use super::keeper::Watch;
 use super::logarithm::{Logarithm, LogarithmOptions};
 use super::name::{MetricName, names_where};
 use super::paraboloid::GaussianLogarithm;
 use super::residuals::Residuals;
-use super::sampler::{SamplerOptions, exponentials, logarithms, sample, sample_monge_log};
+use super::sampler::{SamplerOptions, exponentials, logarithms, sample_monge_log_watched, sample_watched};
 use super::samples::Samples;
 use super::smoothing::{self, Smoothing};
 use super::subsampled::{MetricBatch, Subsampling, SumOverData, of_all_data};
@@ -131,6 +132,18 @@ pub fn sample_posterior(
     options: &SamplerOptions,
     progress: &dyn Progress,
 ) -> Result<Samples> {
+    sample_posterior_watched(laplace, metric, how, options, Watch::of(progress))
+}
+
+/// [`sample_posterior`], with samples given to a [`Keeper`](super::Keeper) as they are finished, and those that it has from
+/// an earlier run taken from it.
+pub fn sample_posterior_watched(
+    laplace: &Laplace,
+    metric: MetricName,
+    how: &MetricOptions,
+    options: &SamplerOptions,
+    watch: Watch<'_>,
+) -> Result<Samples> {
     check_options(metric, how)?;
     let width = how.smoothing.for_samples(laplace, metric)?;
     let options = SamplerOptions { geodesic: for_network(laplace, width, options.geodesic), ..options.clone() };
@@ -140,25 +153,25 @@ pub fn sample_posterior(
         let target = &posterior.target(metric.needs())?;
         let solver = PathSolver::new(how.solver, &options.geodesic, base.len());
         if let Some(batch) = how.batch {
-            return Subsampling { target, name, batch, solver, base, precision }.sample(&options, progress);
+            return Subsampling { target, name, batch, solver, base, precision }.sample(&options, watch);
         }
         let metric = of_all_data(target, name, solver, base, options.workers())?;
-        let mut samples = sample(&metric, base, precision, &options, progress)?;
+        let mut samples = sample_watched(&metric, base, precision, &options, watch)?;
         samples.report_on(&metric);
         Ok(samples)
     };
     let samples = match metric {
-        MetricName::Euclidean => sample(&metric::euclidean(base.len()), base, precision, &options, progress)?,
+        MetricName::Euclidean => sample_watched(&metric::euclidean(base.len()), base, precision, &options, watch)?,
         MetricName::Fisher => sum_over_data(SumOverData::Fisher)?,
         MetricName::EmpiricalFisher => sum_over_data(SumOverData::EmpiricalFisher)?,
         MetricName::Monge => {
             let target = posterior.target(metric.needs())?;
-            sample(&metric::monge(&target), base, precision, &options, progress)?
+            sample_watched(&metric::monge(&target), base, precision, &options, watch)?
         }
         MetricName::MongeLog => {
             let target = posterior.target(metric.needs())?;
             let logarithm = GaussianLogarithm::new(precision)?;
-            sample_monge_log(&metric::monge(&target), &logarithm, base, precision, &options, progress)?
+            sample_monge_log_watched(&metric::monge(&target), &logarithm, base, precision, &options, watch)?
         }
     };
     let residuals = match laplace.model().has_kinks() && metric != MetricName::Euclidean {

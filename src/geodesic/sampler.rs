@@ -2,11 +2,13 @@
 //! and 2). Samples run in parallel; sample i of a seed has the same bits on any number of threads.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 use super::exponential::{ExponentialMap, Geodesic, GeodesicOptions};
+use super::keeper::{Finished, Watch};
 use super::logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
 use super::paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
 use super::samples::{Outcome, Samples};
@@ -14,6 +16,7 @@ use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
 use crate::memory::{self, Reservation};
 use crate::metric::Metric;
+use crate::ode::{self, Integrator};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
 
@@ -83,10 +86,17 @@ pub(super) fn for_each_index<W, T: Send>(
     range.into_par_iter().map_init(|| None, attempt).collect()
 }
 
-/// Reserves memory for two arrays of samples × parameters, both as they arrive and once put together.
-pub(super) fn reserve_memory(samples: usize, n_params: usize) -> Result<Reservation> {
-    let numbers = 4.0 * samples as f64 * n_params as f64;
-    memory::reserve("the samples", numbers, "draw fewer at a time; sample i of a seed is always the same")
+/// Reserves memory for two arrays of samples × parameters, both as they arrive and once put together, and for the
+/// integrators of all threads.
+pub(super) fn reserve_memory(samples: usize, n_params: usize, integrator: Integrator) -> Result<Reservation> {
+    let advice = "draw fewer at a time, in ranges that are joined later; sample i of a seed is always the same";
+    let mut reservation = memory::reserve("the samples", 4.0 * samples as f64 * n_params as f64, advice)?;
+    let workers = rayon::current_num_threads().min(samples);
+    // The state, the velocity and the acceleration beside the integrator's own.
+    let each = ode::Workspace::numbers(integrator, 2 * n_params) + 5.0 * n_params as f64;
+    let what = format!("the integrators of {workers} threads");
+    reservation.grow(&what, workers as f64 * each, "use fewer threads")?;
+    Ok(reservation)
 }
 
 /// Draws from the wrapped Gaussian: v ~ N(0, P⁻¹) at `base`, followed along geodesics of `metric`.
@@ -99,18 +109,29 @@ pub fn sample(
     options: &SamplerOptions,
     progress: &dyn Progress,
 ) -> Result<Samples> {
+    sample_watched(metric, base, precision, options, Watch::of(progress))
+}
+
+/// [`sample`], with samples kept as they are finished, and those of an earlier run not drawn again.
+pub(super) fn sample_watched(
+    metric: &dyn Metric,
+    base: &[f64],
+    precision: &dyn Precision,
+    options: &SamplerOptions,
+    watch: Watch<'_>,
+) -> Result<Samples> {
     options.validate()?;
-    let _reservation = reserve_memory(options.range.len(), base.len())?;
+    let _reservation = reserve_memory(options.range.len(), base.len(), options.geodesic.integrator)?;
     check_size("number of parameters of the precision", metric.n_params(), precision.n_params())?;
-    let prepare = || exponential_map(metric, options.geodesic, progress);
+    let prepare = || exponential_map(metric, options.geodesic, watch.progress);
     let draw = |exponential: &mut ExponentialMap<'_>, index: usize| {
-        let mut velocity = vec![0.0; base.len()];
-        precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
-        let geodesic = follow(exponential, base, &velocity)?;
-        progress.advance();
-        Ok(geodesic)
+        watch.sample(index, || {
+            let mut velocity = vec![0.0; base.len()];
+            precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
+            follow(exponential, base, &velocity)
+        })
     };
-    let geodesics = for_each_index(options.range.clone(), prepare, draw)?;
+    let geodesics: Vec<Arc<Finished>> = for_each_index(options.range.clone(), prepare, draw)?;
     Ok(Samples::collect(geodesics, base.len()).drawn(options.seed, options.range.clone()))
 }
 
@@ -123,7 +144,7 @@ pub fn exponentials(
     progress: &dyn Progress,
 ) -> Result<Samples> {
     check_size("length of a velocity", metric.n_params(), velocities.ncols())?;
-    let _reservation = reserve_memory(velocities.nrows(), base.len())?;
+    let _reservation = reserve_memory(velocities.nrows(), base.len(), options.integrator)?;
     check_finite("the velocity", velocities)?;
     let rows = to_rows(velocities);
     let prepare = || exponential_map(metric, options, progress);
@@ -132,7 +153,7 @@ pub fn exponentials(
         progress.advance();
         Ok(geodesic)
     };
-    Ok(Samples::collect(for_each_index(0..rows.len(), prepare, map)?, base.len()))
+    Ok(Samples::collect(for_each_index(0..rows.len(), prepare, map)?.into_iter().map(Arc::new).collect(), base.len()))
 }
 
 /// The velocity that leads to each row of `points`.
@@ -164,27 +185,35 @@ pub fn sample_monge_log(
     options: &SamplerOptions,
     progress: &dyn Progress,
 ) -> Result<Samples> {
+    sample_monge_log_watched(target_monge, logarithm, base, precision, options, Watch::of(progress))
+}
+
+/// [`sample_monge_log`], with samples kept as they are finished, and those of an earlier run not drawn again.
+pub(super) fn sample_monge_log_watched(
+    target_monge: &dyn Metric,
+    logarithm: &GaussianLogarithm,
+    base: &[f64],
+    precision: &dyn Precision,
+    options: &SamplerOptions,
+    watch: Watch<'_>,
+) -> Result<Samples> {
     options.validate()?;
-    let _reservation = reserve_memory(options.range.len(), base.len())?;
+    let _reservation = reserve_memory(options.range.len(), base.len(), options.geodesic.integrator)?;
     check_size("number of parameters of the precision", target_monge.n_params(), precision.n_params())?;
     let prepare = || {
-        let exponential = exponential_map(target_monge, options.geodesic, progress)?;
+        let exponential = exponential_map(target_monge, options.geodesic, watch.progress)?;
         Ok((logarithm.evaluator(), exponential))
     };
     let draw = |buffers: &mut (GaussianLogarithmEvaluator<'_>, ExponentialMap<'_>), index: usize| {
-        if progress.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
+        watch.progress.check()?;
         let (logarithm, exponential) = buffers;
-        let mut offset = vec![0.0; base.len()];
-        precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut offset);
-        let solution = logarithm.map(&offset)?;
-        let (geodesic, mut outcome) = follow(exponential, base, &solution.velocity)?;
-        if !solution.converged {
-            outcome = Outcome::NoLogarithm;
-        }
-        progress.advance();
-        Ok((geodesic, outcome))
+        watch.sample(index, || {
+            let mut offset = vec![0.0; base.len()];
+            precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut offset);
+            let solution = logarithm.map(&offset)?;
+            let (geodesic, outcome) = follow(exponential, base, &solution.velocity)?;
+            Ok((geodesic, if solution.converged { outcome } else { Outcome::NoLogarithm }))
+        })
     };
     let geodesics = for_each_index(options.range.clone(), prepare, draw)?;
     Ok(Samples::collect(geodesics, base.len()).drawn(options.seed, options.range.clone()))

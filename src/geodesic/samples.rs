@@ -1,10 +1,11 @@
 //! Samples with their certificates, and the joining of parts that were drawn separately.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ndarray::{Array2, Axis, concatenate};
 
-use super::exponential::Geodesic;
+use super::keeper::Finished;
 use super::name::MetricName;
 use super::residuals::Residuals;
 use super::subsampled::BatchReport;
@@ -56,6 +57,8 @@ impl From<Status> for Outcome {
 pub struct Samples {
     /// The metric, if it has a name.
     pub metric: Option<MetricName>,
+    /// The fingerprint of the posterior that they were drawn from, where it came from a file.
+    pub posterior: Option<String>,
     /// The seed that the velocities were drawn with; none if they were given.
     pub seed: Option<u64>,
     /// Which samples of the seed these are (for given velocities, all).
@@ -90,10 +93,11 @@ pub struct Samples {
 
 impl Samples {
     /// The ends of geodesics, with given velocities unless the caller says otherwise.
-    pub(super) fn collect(geodesics: Vec<(Geodesic, Outcome)>, n_params: usize) -> Self {
+    pub(super) fn collect(geodesics: Vec<Arc<Finished>>, n_params: usize) -> Self {
         let count = geodesics.len();
         let mut samples = Self {
             metric: None,
+            posterior: None,
             seed: None,
             range: 0..count,
             theta: Array2::zeros((count, n_params)),
@@ -110,7 +114,8 @@ impl Samples {
             solver: None,
             batch: None,
         };
-        for (row, (geodesic, outcome)) in geodesics.into_iter().enumerate() {
+        for (row, finished) in geodesics.into_iter().enumerate() {
+            let (geodesic, outcome) = (&finished.0, finished.1);
             samples.theta.row_mut(row).iter_mut().zip(&geodesic.theta).for_each(|(slot, value)| *slot = *value);
             samples.velocity.row_mut(row).iter_mut().zip(&geodesic.velocity).for_each(|(slot, value)| *slot = *value);
             samples.evaluations.push(geodesic.evaluations);
@@ -210,6 +215,7 @@ impl Samples {
         let (theta, velocity) = (rows(|part| &part.theta)?, rows(|part| &part.velocity)?);
         let mut whole = Samples {
             metric: first.metric,
+            posterior: first.posterior.clone(),
             seed: first.seed,
             range,
             theta,
@@ -253,6 +259,9 @@ impl Samples {
 
     /// Checks that another part directly follows this one.
     fn check_followed_by(&self, next: &Samples) -> std::result::Result<(), JoinError> {
+        if self.posterior != next.posterior {
+            return Err(JoinError::Posterior);
+        }
         if self.seed != next.seed {
             return Err(JoinError::Seed(describe(self.seed), describe(next.seed)));
         }

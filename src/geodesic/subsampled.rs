@@ -1,12 +1,12 @@
 //! Samples whose metric comes from a part of the data: the same part for all, or another for each.
 
+use super::keeper::Watch;
 use super::posterior::PathSolver;
-use super::sampler::{SamplerOptions, exponential_map, follow, for_each_index, reserve_memory, sample};
+use super::sampler::{SamplerOptions, exponential_map, follow, for_each_index, reserve_memory, sample_watched};
 use super::samples::Samples;
-use crate::error::{Error, Result, check_size};
+use crate::error::{Result, check_size};
 use crate::laplace::{Precision, SolverName, SolverReport};
 use crate::metric::{self, Batch, Metric, MetricEvaluator, Pullback, Subsampled};
-use crate::progress::Progress;
 use crate::random::{Purpose, stream};
 use crate::target::Target;
 
@@ -62,15 +62,15 @@ pub(super) struct Subsampling<'a> {
 
 impl Subsampling<'_> {
     /// Draws the samples, and compares the metric of each with that of all data.
-    pub(super) fn sample(&self, options: &SamplerOptions, progress: &dyn Progress) -> Result<Samples> {
+    pub(super) fn sample(&self, options: &SamplerOptions, watch: Watch<'_>) -> Result<Samples> {
         let MetricBatch { size, redraw } = self.batch;
         let first = self.part(options.seed, 0)?;
         let speeds = of_all_data(self.target, self.name, PathSolver::for_speeds(), self.base, 1)?;
         let (mut samples, residuals) = if redraw {
-            self.redrawn(&speeds, options, progress)?
+            self.redrawn(&speeds, options, watch)?
         } else {
             let metric = self.metric(&first, self.solver, options.workers())?;
-            let mut samples = sample(&metric, self.base, self.precision, options, progress)?;
+            let mut samples = sample_watched(&metric, self.base, self.precision, options, watch)?;
             samples.report_on(&metric);
             let prepare = || Ok((speeds.evaluator(), metric.evaluator()));
             let compare = |(whole, part): &mut (Speeds, Speeds), index| {
@@ -85,29 +85,23 @@ impl Subsampling<'_> {
     }
 
     /// Each sample with its own batch.
-    fn redrawn(
-        &self,
-        whole: &dyn Metric,
-        options: &SamplerOptions,
-        progress: &dyn Progress,
-    ) -> Result<(Samples, Vec<f64>)> {
+    fn redrawn(&self, whole: &dyn Metric, options: &SamplerOptions, watch: Watch<'_>) -> Result<(Samples, Vec<f64>)> {
         options.validate()?;
-        let _reservation = reserve_memory(options.range.len(), self.base.len())?;
+        let integrator = options.geodesic.integrator;
+        let _reservation = reserve_memory(options.range.len(), self.base.len(), integrator)?;
         check_size("number of parameters of the precision", self.base.len(), self.precision.n_params())?;
         let workers = options.workers();
         let prepare = || Ok(whole.evaluator());
         let draw = |evaluator: &mut Speeds, index: usize| {
-            if progress.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
+            watch.progress.check()?;
             let mut velocity = vec![0.0; self.base.len()];
             self.precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
             let part = self.part(options.seed, index)?;
             let metric = self.metric(&part, self.solver, workers)?;
-            let mut exponential = exponential_map(&metric, options.geodesic, progress)?;
-            let geodesic = follow(&mut exponential, self.base, &velocity)?;
+            let geodesic = watch.sample(index, || {
+                follow(&mut exponential_map(&metric, options.geodesic, watch.progress)?, self.base, &velocity)
+            })?;
             let residual = self.residual(&mut **evaluator, &mut *metric.evaluator(), &velocity);
-            progress.advance();
             Ok((geodesic, residual, (metric.solver_name(), metric.solver_report())))
         };
         let drawn = for_each_index(options.range.clone(), prepare, draw)?;

@@ -15,12 +15,13 @@ use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_of};
 use crate::error::{Error, Result, Unsupported, check_size};
 use crate::likelihood::Family;
 use crate::map::{Map, Model};
+use crate::memory;
 use crate::prior::{Prior, PriorMean, PriorPrecision};
 use crate::target::Target;
 use crate::team::Team;
 
 /// Numbers in the rows of one batch of data points.
-const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
+pub(crate) const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
 
 /// What the log likelihood at θ̂ depends on.
 #[derive(Debug, Clone, PartialEq)]
@@ -356,6 +357,8 @@ pub(super) fn accumulate_block(
     block: Range<usize>,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
+    let batch = (block.len() as f64 * model.numbers_per_point(model.n_outputs())).min(BATCH_NUMBERS);
+    memory::check("a batch of the data", batch, "allow more memory")?;
     let mut fit = Fit::none(&problem.family, model.n_outputs());
     let rows = rows_at_once(&**model, curvature.numbers_per_point());
     let mut next = block.start;
@@ -458,8 +461,14 @@ impl Fit {
             Fit::LogLikelihood(value) => *value,
             Fit::SquaredErrors(errors) => {
                 let term = |(output, error): (usize, &f64)| {
-                    let variance = sigma[if sigma.len() == 1 { 0 } else { output }].powi(2);
-                    -0.5 * (n_data as f64 * (2.0 * std::f64::consts::PI * variance).ln() + error / variance)
+                    let sigma = sigma[if sigma.len() == 1 { 0 } else { output }];
+                    let variance = sigma.powi(2);
+                    // The square of a σ beyond 1e154 or below 1e-154 is not in f64, its logarithm and the quotient are.
+                    let (log, misfit) = match variance.is_normal() {
+                        true => ((2.0 * std::f64::consts::PI * variance).ln(), error / variance),
+                        false => ((2.0 * std::f64::consts::PI).ln() + 2.0 * sigma.ln(), error / sigma / sigma),
+                    };
+                    -0.5 * (n_data as f64 * log + misfit)
                 };
                 errors.iter().enumerate().map(term).sum()
             }

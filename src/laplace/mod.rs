@@ -33,6 +33,7 @@ mod without_matrix;
 
 pub(crate) use file::Attachment;
 pub use file::Contents;
+pub(crate) use fit::BATCH_NUMBERS;
 pub use fit::Laplace;
 pub use function_space::FunctionSpace;
 pub use iterative::{Iterative, IterativeOptions, Space};

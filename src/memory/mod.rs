@@ -2,7 +2,10 @@
 //!
 //! Memory that is kept for a while is [reserved](reserve), and a [`Reservation`] gives its share back when dropped:
 //! work on several threads, or for several users of a service, is counted together. A request beyond the limit is an
-//! error that says how much is needed, for what, and what would fit.
+//! error that says how much is needed, for what, and what would fit. Where the operating system limits the address
+//! space (`ulimit -v`), that limit counts as well: an allocation beyond it would abort the process.
+
+mod address_space;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -24,13 +27,15 @@ pub fn set_limit(bytes: Option<u64>) {
     LIMIT.store(bytes.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The limit in bytes: what the user set, or 80 % of the memory available at the first call.
+/// The limit in bytes: what the user set, or 80 % of the memory available at the first call; in either case no more than
+/// the address space had room for then, where that is limited.
 pub fn limit() -> u64 {
     static AVAILABLE: OnceLock<u64> = OnceLock::new();
-    match LIMIT.load(Ordering::Relaxed) {
+    let allowed = match LIMIT.load(Ordering::Relaxed) {
         0 => (*AVAILABLE.get_or_init(available) as f64 * DEFAULT_SHARE) as u64,
         bytes => bytes,
-    }
+    };
+    allowed.min(address_space::room_at_start().unwrap_or(u64::MAX))
 }
 
 /// Bytes that all threads together have reserved now.
@@ -94,6 +99,13 @@ impl Reservation {
         self.bytes
     }
 
+    /// Reserves `numbers` more f64 values, for arrays whose size is not known before.
+    pub fn grow(&mut self, what: &str, numbers: f64, advice: &str) -> Result<()> {
+        let mut more = reserve(what, numbers, advice)?;
+        self.bytes += std::mem::take(&mut more.bytes);
+        Ok(())
+    }
+
     /// Gives back all but `numbers` f64 values, when the work is done and only its result is kept.
     pub fn shrink(&mut self, numbers: f64) {
         let kept = ((numbers * 8.0) as u64).min(self.bytes);
@@ -127,15 +139,24 @@ pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Re
         let total = reserved.checked_add(bytes)?;
         (needed < f64::INFINITY && total <= limit).then_some(total)
     };
-    match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-        Ok(_) => Ok(Reservation { bytes }),
-        Err(reserved) => Err(Error::Memory {
-            what: what.to_string(),
-            needed: needed / 1e9,
-            limit: limit as f64 / 1e9,
-            reserved: reserved as f64 / 1e9,
-            advice: advice.into(),
-        }),
+    let refused = |limit: u64, used: u64, advice: String| Error::Memory {
+        what: what.to_string(),
+        needed: needed / 1e9,
+        limit: limit as f64 / 1e9,
+        reserved: used as f64 / 1e9,
+        advice,
+    };
+    let reservation = match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+        Ok(_) => Reservation { bytes },
+        Err(reserved) => return Err(refused(limit, reserved, advice.into())),
+    };
+    // What was reserved before may not have been allocated yet: both counts must fit.
+    match address_space::used() {
+        Some((space, used)) if used.saturating_add(bytes) > space || address_space::promised(reserved()) > space => {
+            let advice = format!("{}; the address space is limited (ulimit -v)", advice.into());
+            Err(refused(space, used, advice))
+        }
+        _ => Ok(reservation),
     }
 }
 

@@ -37,7 +37,7 @@ use crate::linalg::threads_are_free;
 /// The highest order of the predictor.
 pub(crate) const MAX_ORDER: usize = 8;
 /// Differences in store: one beyond those that an error at the order above needs.
-const STORED: usize = MAX_ORDER + 2;
+pub(super) const STORED: usize = MAX_ORDER + 2;
 
 /// Safety factor on the asymptotically best step.
 const SAFETY: f64 = 0.8;

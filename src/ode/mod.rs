@@ -180,6 +180,15 @@ impl Workspace {
         Workspace { integrator, engine }
     }
 
+    /// The f64 values that a workspace holds, for estimates before it is made.
+    pub fn numbers(integrator: Integrator, dim: usize) -> f64 {
+        let rows = match integrator.tableau() {
+            Some(tableau) => tableau.last() + 4,
+            None => adams::STORED + 3,
+        };
+        rows as f64 * dim as f64
+    }
+
     /// The integrator it is for.
     pub fn integrator(&self) -> Integrator {
         self.integrator

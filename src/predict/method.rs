@@ -10,8 +10,8 @@ use super::prediction::{Prediction, Predictive, SamplingReport};
 use super::{Link, SampledPredictive, linearized};
 use crate::error::{Error, Result};
 use crate::geodesic::{MetricName, MetricOptions, SamplerOptions, Samples, sample_posterior};
-use crate::laplace::Laplace;
-use crate::memory;
+use crate::laplace::{BATCH_NUMBERS, Laplace};
+use crate::memory::{self, Reservation};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
 
@@ -131,6 +131,7 @@ pub fn predict(
     progress: &dyn Progress,
 ) -> Result<Prediction> {
     let (family, schema) = (laplace.family(), laplace.schema());
+    let reservation = reserve(laplace, inputs.nrows(), method)?;
     let inputs = &schema.scale_inputs(inputs.view())?;
     let (predictive, report) = match method {
         Method::Map => (Predictive::Network { outputs: laplace.outputs(inputs)? }, None),
@@ -149,7 +150,18 @@ pub fn predict(
         }
         Method::Samples(samples) => (of_samples(laplace, samples, inputs)?, Some(SamplingReport::of(samples))),
     };
-    Prediction::new(family.clone(), predictive, report, schema)
+    Ok(Prediction::new(family.clone(), predictive, report, schema)?.holding(reservation))
+}
+
+/// The memory for a prediction: the inputs as given and scaled, the outputs with their covariances, four moments in the
+/// units of the model and of the data, two ends of an interval, and one batch of evaluations.
+fn reserve(laplace: &Laplace, points: usize, method: &Method) -> Result<Reservation> {
+    let (model, n) = (laplace.model(), points as f64);
+    let p = model.n_outputs() as f64;
+    let covariances = if let Method::Glm(_) = method { p * p } else { 0.0 };
+    let batch = (n * model.numbers_per_point(model.n_outputs())).min(BATCH_NUMBERS);
+    let numbers = n * (2.0 * model.n_inputs() as f64 + covariances + 11.0 * p) + batch;
+    memory::reserve(&format!("predicting at {points} points"), numbers, "predict fewer points at a time")
 }
 
 impl Prediction {

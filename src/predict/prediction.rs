@@ -1,6 +1,8 @@
 //! The one result of predicting: moments, intervals, quantiles, class probabilities, draws, densities, and a report on
 //! the samples behind it.
 
+use std::sync::Arc;
+
 use ndarray::{Array1, Array2, Array3, Axis};
 
 use super::distribution::{normal_quantile, poisson_cdf, poisson_mixture_quantile};
@@ -11,7 +13,7 @@ use crate::data::{Schema, check_targets};
 use crate::error::{Error, Result, Unsupported};
 use crate::geodesic::Samples;
 use crate::likelihood::Family;
-use crate::memory;
+use crate::memory::{self, Reservation};
 use crate::random::{Purpose, stream};
 
 /// The number of equally likely points at which a log-normal rate is evaluated for quantiles.
@@ -75,6 +77,8 @@ pub struct Prediction {
     family: Family,
     predictive: Predictive,
     schema: Schema,
+    /// The memory for all of it.
+    _reservation: Option<Arc<Reservation>>,
 }
 
 impl Prediction {
@@ -106,7 +110,13 @@ impl Prediction {
             family,
             predictive,
             schema: schema.clone(),
+            _reservation: None,
         })
+    }
+
+    /// Keeps the memory that was reserved for it.
+    pub(super) fn holding(self, reservation: Reservation) -> Self {
+        Self { _reservation: Some(Arc::new(reservation)), ..self }
     }
 
     /// The distribution behind the prediction, in the units of the model.

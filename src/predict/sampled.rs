@@ -45,7 +45,9 @@ impl SampledPredictive {
         }
         let (samples, points, p) = (weights.nrows(), inputs.nrows(), model.n_outputs());
         let map = model.bind(inputs.view())?;
-        let numbers = (samples * points * p) as f64 + map.evaluator_size(1) * rayon::current_num_threads() as f64;
+        // The outputs as they arrive and once put together, and a copy of the weights.
+        let (outputs, copies) = (2.0 * samples as f64 * (points * p) as f64, samples as f64 * model.n_params() as f64);
+        let numbers = outputs + copies + map.evaluator_size(1) * rayon::current_num_threads() as f64;
         memory::check("the sampled predictions", numbers, "predict fewer points at a time, or with fewer samples")?;
         let rows: Vec<Vec<f64>> = weights.rows().into_iter().map(|row| row.to_vec()).collect();
         let outputs: Vec<Vec<f64>> = rows

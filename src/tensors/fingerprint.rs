@@ -29,7 +29,7 @@ pub fn fingerprint(tensors: &[Entry<'_>], metadata: &BTreeMap<String, String>) -
     let mut digest = Digest::new(metadata);
     for (name, shape, values) in sorted {
         digest.tensor(name, values.dtype(), shape);
-        let Ok(()) = values.for_each_chunk(|bytes| {
+        let Ok(()) = values.for_each_chunk(&mut |bytes| {
             digest.hash.update(bytes);
             Ok::<(), std::convert::Infallible>(())
         });

@@ -8,6 +8,8 @@ mod write;
 pub use fingerprint::{FINGERPRINT, fingerprint};
 pub(crate) use read::read_bytes;
 pub use read::{Tensor, TensorFile};
+#[cfg(feature = "cli")]
+pub(crate) use read::{refuse_devices, require_regular};
 pub use whole::{WholeFile, write_whole};
 pub use write::write;
 
@@ -16,6 +18,8 @@ pub use write::write;
 pub enum Values<'a> {
     /// Real numbers.
     Real(&'a [f64]),
+    /// Real numbers, row by row.
+    Rows(&'a [&'a [f64]]),
     /// Counts and codes.
     Integer(&'a [i64]),
 }
@@ -31,6 +35,7 @@ impl Values<'_> {
     pub fn len(&self) -> usize {
         match self {
             Values::Real(values) => values.len(),
+            Values::Rows(rows) => rows.iter().map(|row| row.len()).sum(),
             Values::Integer(values) => values.len(),
         }
     }
@@ -43,15 +48,20 @@ impl Values<'_> {
     /// The type's name in a safetensors header.
     fn dtype(&self) -> &'static str {
         match self {
-            Values::Real(_) => "F64",
+            Values::Real(_) | Values::Rows(_) => "F64",
             Values::Integer(_) => "I64",
         }
     }
 
     /// Calls `visit` with the values as little-endian bytes, a piece at a time.
-    fn for_each_chunk<E>(&self, mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    fn for_each_chunk<E>(&self, visit: &mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut bytes = vec![0; 8 * self.len().min(CHUNK)];
         match self {
+            Values::Rows(rows) => {
+                for row in *rows {
+                    Values::Real(row).for_each_chunk(visit)?;
+                }
+            }
             Values::Real(values) => {
                 for chunk in values.chunks(CHUNK) {
                     let words = bytes.as_chunks_mut::<8>().0.iter_mut().zip(chunk);

@@ -37,6 +37,13 @@ pub struct TensorFile {
 
 const ADVICE: &str = "allow more memory";
 
+/// The metadata in a header; what it says of tensors is skipped.
+#[derive(serde::Deserialize)]
+struct HeaderMetadata {
+    #[serde(rename = "__metadata__")]
+    metadata: Option<BTreeMap<String, String>>,
+}
+
 /// The length of a regular file; anything else is refused.
 fn regular(path: &Path, metadata: &Metadata) -> Result<u64> {
     match what_instead(metadata) {
@@ -124,6 +131,25 @@ impl TensorFile {
         &self.fingerprint
     }
 
+    /// The fingerprint that a file says it has, without reading its tensors; none if it says nothing.
+    pub fn stored_fingerprint(path: &Path) -> Result<Option<String>> {
+        regular(path, &std::fs::metadata(path).map_err(Error::io(path))?)?;
+        let mut file = File::open(path).map_err(Error::io(path))?;
+        let length = regular(path, &file.metadata().map_err(Error::io(path))?)?;
+        let mut start = [0; 8];
+        file.read_exact(&mut start).map_err(Error::io(path))?;
+        let header = u64::from_le_bytes(start).min(length);
+        memory::check(&format!("reading {}", path.display()), header as f64 / 8.0, ADVICE)?;
+        let mut bytes = Vec::new();
+        file.take(header).read_to_end(&mut bytes).map_err(Error::io(path))?;
+        let invalid = |error: serde_json::Error| Error::Safetensors {
+            path: path.to_path_buf(),
+            reason: format!("its header cannot be read: {error}"),
+        };
+        let header: HeaderMetadata = serde_json::from_slice(&bytes).map_err(invalid)?;
+        Ok(header.metadata.and_then(|mut metadata| metadata.remove(super::FINGERPRINT)))
+    }
+
     /// The names of all tensors in the file, including those not read.
     pub fn names(&self) -> &[String] {
         &self.names
@@ -159,6 +185,24 @@ impl TensorFile {
     }
 }
 
+/// Refuses a folder or a device, which a reader of lines would read without end; a pipe is fine.
+#[cfg(feature = "cli")]
+pub fn refuse_devices(path: &Path) -> Result<()> {
+    match what_instead(&std::fs::metadata(path).map_err(Error::io(path))?) {
+        None | Some(PIPE) => Ok(()),
+        Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
+    }
+}
+
+/// Refuses everything but a regular file.
+#[cfg(feature = "cli")]
+pub fn require_regular(path: &Path) -> Result<()> {
+    regular(path, &std::fs::metadata(path).map_err(Error::io(path))?).map(drop)
+}
+
+/// A pipe, in words.
+const PIPE: &str = "a pipe";
+
 /// What a path is, if not a regular file.
 fn what_instead(metadata: &Metadata) -> Option<&'static str> {
     #[cfg(unix)]
@@ -169,7 +213,7 @@ fn what_instead(metadata: &Metadata) -> Option<&'static str> {
             return Some("a device");
         }
         if kind.is_fifo() {
-            return Some("a pipe");
+            return Some(PIPE);
         }
     }
     match (metadata.is_file(), metadata.is_dir()) {
@@ -239,6 +283,21 @@ mod tests {
             let refused = TensorFile::read(path);
             assert!(matches!(refused, Err(Error::NotAFile { .. })), "{}: {refused:?}", path.display());
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_fingerprint_is_read_from_the_header_alone() -> Result<()> {
+        use crate::tensors::{Values, write};
+        let folder = tempfile::tempdir().map_err(Error::write(Path::new("temporary folder")))?;
+        let path = folder.path().join("signed");
+        let entries = [("t", vec![2], Values::Real(&[1.0, 2.0]))];
+        write(&path, &entries, BTreeMap::from([("fingerprint".to_string(), "abc".to_string())]))?;
+        assert_eq!(TensorFile::stored_fingerprint(&path)?.as_deref(), Some("abc"));
+        write(&path, &entries, BTreeMap::new())?;
+        assert_eq!(TensorFile::stored_fingerprint(&path)?, None);
+        std::fs::write(&path, [255; 30]).map_err(Error::write(&path))?;
+        assert!(TensorFile::stored_fingerprint(&path).is_err());
         Ok(())
     }
 

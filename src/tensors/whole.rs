@@ -1,8 +1,15 @@
 //! Files that appear whole or not at all.
 //!
-//! Data are written to a temporary file next to the target. When it is complete it is flushed to disk, given its
+//! Data are written to a temporary file in the folder of the target. When it is complete it is flushed to disk, given its
 //! permissions and renamed to the target's name; then the folder is flushed. At every moment the target is either the
 //! old file or the complete new one, even after a crash or on a full disk.
+//!
+//! Where the system has files without a name (Linux), the temporary file is one of these: a process that is killed while
+//! it writes leaves nothing behind. It gets a name only to replace an older file, and a process killed in that instant
+//! leaves a complete file that the next one to write the same target removes.
+
+#[cfg(target_os = "linux")]
+mod nameless;
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -46,9 +53,39 @@ pub struct WholeFile {
 #[derive(Debug)]
 enum Output {
     /// To be renamed.
-    Beside { temporary: BufWriter<NamedTempFile>, place: Place },
+    Beside { temporary: BufWriter<Temporary>, place: Place },
     /// A device or a pipe.
     Direct(BufWriter<File>),
+}
+
+/// A file in the folder of the target.
+#[derive(Debug)]
+enum Temporary {
+    /// Without a name.
+    #[cfg(target_os = "linux")]
+    Nameless(File),
+    /// Under another name.
+    Named(NamedTempFile),
+}
+
+impl Temporary {
+    fn file(&mut self) -> &mut File {
+        match self {
+            #[cfg(target_os = "linux")]
+            Temporary::Nameless(file) => file,
+            Temporary::Named(file) => file.as_file_mut(),
+        }
+    }
+}
+
+impl Write for Temporary {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
 }
 
 /// Where the file will appear.
@@ -139,7 +176,11 @@ impl Place {
         Ok(Some(Self { folder: folder.to_path_buf(), target, permissions }))
     }
 
-    fn temporary_file(&self) -> io::Result<NamedTempFile> {
+    fn temporary_file(&self) -> io::Result<Temporary> {
+        #[cfg(target_os = "linux")]
+        if let Some(file) = nameless::create(&self.folder, self.permissions.is_none())? {
+            return Ok(Temporary::Nameless(file));
+        }
         let mut builder = tempfile::Builder::new();
         #[cfg(unix)]
         if self.permissions.is_none() {
@@ -147,16 +188,22 @@ impl Place {
             // complete.
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         }
-        builder.tempfile_in(&self.folder)
+        builder.tempfile_in(&self.folder).map(Temporary::Named)
     }
 
     /// Renames a complete file to its place.
-    fn put(&self, temporary: NamedTempFile) -> io::Result<()> {
+    fn put(&self, mut temporary: Temporary) -> io::Result<()> {
         if let Some(permissions) = &self.permissions {
-            temporary.as_file().set_permissions(permissions.clone())?;
+            temporary.file().set_permissions(permissions.clone())?;
         }
-        temporary.as_file().sync_all()?;
-        temporary.persist(&self.target).map_err(|error| error.error)?;
+        temporary.file().sync_all()?;
+        match temporary {
+            #[cfg(target_os = "linux")]
+            Temporary::Nameless(file) => nameless::put(&file, &self.target)?,
+            Temporary::Named(file) => {
+                file.persist(&self.target).map_err(|error| error.error)?;
+            }
+        }
         // The file is there. Where folders cannot be opened or flushed, there is no way to force its name to disk.
         #[cfg(unix)]
         let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
@@ -218,7 +265,6 @@ mod tests {
         std::fs::write(&path, "old")?;
         let mut file = WholeFile::create(&path)?;
         file.write_all(&[0; 3 * BUFFER])?;
-        assert_eq!(names(folder.path())?.len(), 2);
         drop(file);
         assert_eq!(names(folder.path())?, ["result"]);
         assert_eq!(std::fs::read(&path)?, b"old");

@@ -60,7 +60,7 @@ pub fn write(path: &Path, tensors: &[Entry<'_>], metadata: BTreeMap<String, Stri
     let mut file = WholeFile::create(path)?;
     let written = file.write_all(&(header.len() as u64).to_le_bytes()).and_then(|()| {
         file.write_all(&header)?;
-        sorted.iter().try_for_each(|(_, _, values)| values.for_each_chunk(|bytes| file.write_all(bytes)))
+        sorted.iter().try_for_each(|(_, _, values)| values.for_each_chunk(&mut |bytes| file.write_all(bytes)))
     });
     written.map_err(Error::write(path))?;
     file.commit()
@@ -123,6 +123,7 @@ mod tests {
             ("a", vec![3], Values::Integer(&[1, -2, i64::MAX])),
             ("é \"c\"", vec![], Values::Real(&[f64::MIN_POSITIVE])),
             ("empty", vec![0, 7], Values::Real(&[])),
+            ("rows", vec![2, 3], Values::Rows(&[&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]])),
         ];
         let path = folder.path().join("first");
         write(&path, &entries, keys.iter().map(pair).collect())?;
@@ -138,7 +139,7 @@ mod tests {
         let invalid =
             |error: safetensors::SafeTensorError| Error::Safetensors { path: path.clone(), reason: error.to_string() };
         let read = SafeTensors::deserialize(&first).map_err(invalid)?;
-        assert_eq!(read.len(), 4);
+        assert_eq!(read.len(), 5);
         for (name, shape, values) in &entries {
             let view = read.tensor(name).map_err(invalid)?;
             assert_eq!(view.shape(), shape);
@@ -146,6 +147,7 @@ mod tests {
             let expected: Vec<u8> = match values {
                 Values::Real(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
                 Values::Integer(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+                Values::Rows(rows) => rows.concat().iter().flat_map(|value| value.to_le_bytes()).collect(),
             };
             assert!(view.data() == expected, "{name}");
         }
