@@ -16,7 +16,15 @@ torch, scikit-learn, pandas and polars are optional, and imported only when they
 from __future__ import annotations
 
 from riemannian_laplace import layers
-from riemannian_laplace._core import Network, Posterior, Prediction, Samples, __version__, set_memory_limit
+from riemannian_laplace._core import (
+    LeaveOneOut,
+    Network,
+    Posterior,
+    Prediction,
+    Samples,
+    __version__,
+    set_memory_limit,
+)
 from riemannian_laplace.errors import (
     FileError,
     InputError,
@@ -36,6 +44,7 @@ __all__ = [
     "Laplace",
     "LaplaceError",
     "LaplaceWarning",
+    "LeaveOneOut",
     "MeanCovariance",
     "MemoryLimitError",
     "Network",

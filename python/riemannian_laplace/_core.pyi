@@ -204,6 +204,51 @@ class Prediction:
     def scores(self, targets: _Array) -> dict[str, float]:
         """Scores at the observed targets."""
 
+class LeaveOneOut:
+    """Leave-one-out of one way to predict: every data point predicted by the others, without refitting."""
+
+    @property
+    def elpd_loo(self) -> float:
+        """Σ log p(yₙ | y₋ₙ), in nats; greater is better."""
+    @property
+    def se(self) -> float:
+        """Its standard error."""
+    @property
+    def p_loo(self) -> float:
+        """The effective number of parameters."""
+    @property
+    def k_max(self) -> float:
+        """The largest Pareto k̂; above 0.7 a point's score is unreliable."""
+    @property
+    def n_k_above_0_7(self) -> int:
+        """The number of points whose score is unreliable."""
+    @property
+    def pit_coverage_90(self) -> float | None:
+        """The share of left-out targets inside their 90 % intervals; none for classes."""
+    @property
+    def method(self) -> str:
+        """The method: map, glm, nn or riemannian."""
+    @property
+    def estimator(self) -> str:
+        """How it was computed: in closed form, or by importance sampling."""
+    @property
+    def pointwise(self) -> _Array:
+        """log p(yₙ | y₋ₙ) of each point."""
+    @property
+    def with_all_data(self) -> _Array:
+        """log p(yₙ | y) of each point, by the posterior of all data."""
+    @property
+    def k(self) -> _Array:
+        """The Pareto k̂ of each point."""
+    @property
+    def pit(self) -> _Array | None:
+        """The probability of smaller values than the observed ones, each without its point; none for classes."""
+    @property
+    def advice(self) -> list[str]:
+        """What to do about scores that are unreliable or poor."""
+    def minus(self, other: LeaveOneOut) -> tuple[float, float]:
+        """The difference of elpd from another one on the same data, and its standard error."""
+
 class Posterior:
     """A trained network with its Laplace posterior. It never changes: what tunes it gives another one."""
 
@@ -218,9 +263,7 @@ class Posterior:
         watch: _Watch = None,
     ) -> Posterior:
         """Fits the posterior of a network."""
-    def updated(
-        self, inputs: _Array, targets: _Array, *, columns: dict[str, Any], watch: _Watch = None
-    ) -> Posterior:
+    def updated(self, inputs: _Array, targets: _Array, *, watch: _Watch = None) -> Posterior:
         """The posterior with further data."""
     def with_hyperparameters(self, prior_precision: Sequence[float], sigma: Sequence[float]) -> Posterior:
         """The posterior with another prior precision and noise."""
@@ -233,7 +276,6 @@ class Posterior:
         inputs: _Array,
         targets: _Array,
         *,
-        columns: dict[str, Any],
         tuned: dict[str, bool],
         link: dict[str, Any],
         grid: tuple[float, float, int],
@@ -244,10 +286,10 @@ class Posterior:
         """The log marginal likelihood as a function of the hyperparameters."""
     def training_fit(self) -> dict[str, Any]:
         """How the network fits its data."""
-    def predict_map(self, inputs: _Array) -> Prediction: ...
-    def predict_glm(self, inputs: _Array, *, link: dict[str, Any]) -> Prediction: ...
-    def predict_nn(self, inputs: _Array, *, n_samples: int, seed: int) -> Prediction: ...
-    def predict_samples(self, inputs: _Array, samples: Samples) -> Prediction: ...
+    def predict(self, inputs: _Array, method: dict[str, Any]) -> Prediction:
+        """A prediction."""
+    def leave_one_out(self, method: dict[str, Any], watch: _Watch = None) -> LeaveOneOut:
+        """Leave-one-out cross-validation on the training data, without refitting."""
     def predict_joint(self, inputs: _Array) -> tuple[_Array, _Array]: ...
     def draw(self, first: int, count: int, seed: int) -> _Array:
         """Draws of the weights from the Gaussian, one per row."""

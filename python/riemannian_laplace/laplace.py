@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from riemannian_laplace import _core, models, summary
-from riemannian_laplace.data import Data, Inputs, Matrix, inputs_like, is_torch, like, read_data, read_targets
-from riemannian_laplace.errors import InputError, LaplaceWarning, NotFittedError, UnsupportedError
+from riemannian_laplace import _core, models
+from riemannian_laplace.data import Inputs, Matrix, is_torch, like, read_data
+from riemannian_laplace.errors import InputError, LaplaceWarning, UnsupportedError
+from riemannian_laplace.fitted import FittedModel
 from riemannian_laplace.progress import watch
 from riemannian_laplace.results import MeanCovariance
+from riemannian_laplace.settings import floats, from_bytes, link, method_settings, to_bytes
 
 __all__ = ["Laplace"]
 
@@ -23,8 +23,7 @@ __all__ = ["Laplace"]
 _ALLOWED_UNCERTIFIED = 0.05
 
 
-
-class Laplace:
+class Laplace(FittedModel):
     """The Laplace approximation N(θ̂, G⁻¹) of the posterior over a trained network's weights.
 
     Names and values are those of laplace-torch, where they mean the same.
@@ -42,7 +41,8 @@ class Laplace:
         ``"all"``, ``"last_layer"``, or ``"subnetwork"`` with ``subnetwork_indices``; also ``"layers:0,2"`` by the names of
         layers, and ``"subnetwork:K"`` for the K weights of largest magnitude.
     hessian_structure
-        ``"full"`` (exact), ``"kron"``, ``"diag"``, or ``"lowrank"`` with ``rank``.
+        ``"full"`` (exact), ``"kron"``, ``"diag"``, or ``"lowrank"`` with ``rank``. The exact one is solved for in weight space
+        or in function space, whichever is cheaper; ``"weight-space"`` and ``"function-space"`` say which.
     sigma_noise
         The standard deviation of the noise in regression: one number, or one per output. 1 where none is given, and then
         :meth:`optimize_prior_precision` tunes it too; one that is given is held.
@@ -60,6 +60,9 @@ class Laplace:
         The last layer of a module by name; found by a forward pass where it is not given.
     rank
         The rank of ``"lowrank"``.
+    scaling
+        How the data were scaled before the network saw them: ``{"inputs": {"mean": […], "scale": […]}, "targets": {…}}``,
+        the targets only where they were. Data are then given, and predictions returned, in their own units.
 
     Examples
     --------
@@ -77,182 +80,6 @@ class Laplace:
     >>> bool(covariance[1] > covariance[0])
     True
     """
-
-    def __init__(
-        self,
-        model: Any,
-        likelihood: str,
-        subset_of_weights: str = "last_layer",
-        hessian_structure: str = "kron",
-        sigma_noise: npt.ArrayLike | None = None,
-        prior_precision: npt.ArrayLike = 1.0,
-        prior_mean: npt.ArrayLike = 0.0,
-        temperature: float = 1.0,
-        *,
-        curvature: str = "ggn",
-        subnetwork_indices: npt.ArrayLike | None = None,
-        last_layer_name: str | None = None,
-        rank: int | None = None,
-    ) -> None:
-        self.likelihood = str(getattr(likelihood, "value", likelihood))
-        models.likelihood_name(self.likelihood)
-        self.subset_of_weights = str(getattr(subset_of_weights, "value", subset_of_weights))
-        self.hessian_structure = str(getattr(hessian_structure, "value", hessian_structure))
-        self.curvature = curvature
-        self.last_layer_name = last_layer_name
-        self.rank = rank
-        self._indices = None if subnetwork_indices is None else _integers(subnetwork_indices)
-        self._check_form()
-        models.check(model)
-        self.model = model
-        self._sigma_given = sigma_noise is not None
-        self._sigma = _floats(1.0 if sigma_noise is None else sigma_noise, "sigma_noise")
-        if self._sigma_given and models.likelihood_name(self.likelihood) != "gaussian":
-            raise InputError(f"sigma_noise belongs to regression; a {self.likelihood} likelihood has none")
-        self._prior_precision = _floats(prior_precision, "prior_precision")
-        self._prior_mean = _floats(prior_mean, "prior_mean")
-        self._temperature = float(temperature)
-        self._posterior: _core.Posterior | None = None
-        self._pending: tuple[list[float], list[float]] | None = None
-        self._evidence: tuple[_core.Posterior, int, _core.Evidence] | None = None
-        self._bound: models.BoundModel | None = None
-        self._shape: tuple[int, ...] | None = None
-
-    def _check_form(self) -> None:
-        subset, structure = self.subset_of_weights, self.hessian_structure
-        if structure not in ("full", "kron", "diag", "lowrank", "auto"):
-            if structure == "gp":
-                raise UnsupportedError(
-                    "hessian_structure='gp' is not offered; 'full' is exact, and uses function space where that is cheaper"
-                )
-            raise InputError(f"there is no hessian_structure `{structure}`; use one of full, kron, diag, lowrank")
-        if subset == "subnetwork" and self._indices is None:
-            raise InputError("subset_of_weights='subnetwork' needs subnetwork_indices (or 'subnetwork:K' weights by rule)")
-        if self._indices is not None and subset != "subnetwork":
-            raise InputError("subnetwork_indices belong to subset_of_weights='subnetwork'")
-        words = ("all", "last_layer", "subnetwork")
-        if subset not in words and not subset.startswith(("layers:", "subnetwork:")):
-            raise InputError(f"there is no subset_of_weights `{subset}`; use one of {', '.join(words)}")
-
-    # Fitting
-
-    def fit(
-        self,
-        train_loader: Any,
-        targets: Any = None,
-        override: bool = True,
-        progress_bar: bool = True,
-    ) -> Laplace:
-        """Fits the posterior around the model's weights.
-
-        Parameters
-        ----------
-        train_loader
-            Inputs, with ``targets`` as their targets; a frame, with ``targets`` as the names of its target columns; a pair
-            ``(x, y)``; or an iterable of such batches, such as a ``DataLoader``.
-        targets
-            See above. Class labels may be words.
-        override
-            Whether to start afresh; ``False`` adds the data to those of earlier fits.
-        progress_bar
-            Whether long fits show their progress, in terminals and notebooks.
-        """
-        if isinstance(targets, bool):
-            targets, override = None, targets
-        data = read_data(train_loader, targets)
-        if not override and self._posterior is not None:
-            return self._add(data, progress_bar)
-        bound = models.bind(
-            self.model,
-            self.likelihood,
-            data.inputs,
-            last_layer=self.last_layer_name,
-            features_suffice=self.subset_of_weights == "last_layer",
-        )
-        for note in bound.network.notes:
-            warnings.warn(note, LaplaceWarning, stacklevel=2)
-        name = models.likelihood_name(self.likelihood, bound.network.n_outputs)
-        known = None if bound.classes is None else [str(label) for label in bound.classes]
-        read = read_targets(data.targets, classes=name in ("categorical", "bernoulli"), known=known)
-        columns = {
-            "inputs": None if bound.features is not None else data.inputs.names,
-            "targets": read.names,
-            "classes": read.classes,
-        }
-        matrix = data.inputs.matrix() if bound.features is None else bound.features(data.inputs)
-        with watch("fitting", enabled=progress_bar) as bar:
-            posterior = _core.Posterior.fit(
-                bound.network, matrix, read.values, columns=columns, settings=self._settings(name), watch=bar
-            )
-        self._bound, self._shape = bound, data.inputs.shape
-        self._set(posterior)
-        self._warn_about_training(posterior)
-        return self
-
-    def _settings(self, likelihood: str) -> dict[str, Any]:
-        structure = self.hessian_structure
-        if structure == "lowrank":
-            structure = "low-rank" if self.rank is None else f"low-rank:{self.rank}"
-        weights = {"last_layer": "last-layer", "subnetwork": "all"}.get(self.subset_of_weights, self.subset_of_weights)
-        return {
-            "likelihood": likelihood,
-            "sigma": self._sigma,
-            "weights": weights,
-            "indices": self._indices,
-            "structure": structure,
-            "prior_precision": self._prior_precision,
-            "prior_mean": self._prior_mean,
-            "temperature": self._temperature,
-            "curvature": self.curvature,
-        }
-
-    def _add(self, data: Data, progress_bar: bool) -> Laplace:
-        before = self._ready()
-        matrix, read = self._matrix(data.inputs), self._targets(data.targets)
-        columns = {"inputs": before.input_names, "targets": before.target_names, "classes": before.classes}
-        with watch("adding data", enabled=progress_bar) as bar:
-            self._set(before.updated(matrix, read, columns=columns, watch=bar))
-        return self
-
-    def _warn_about_training(self, posterior: _core.Posterior) -> None:
-        fit = posterior.training_fit()
-        advice = "check that it is trained, and the scaling and the order of the columns"
-        if not fit["beats_constant"]:
-            message = f"the network explains less of its data than a constant would; {advice}"
-        elif not fit["is_at_mode"]:
-            share = 100 * min(fit["gradient_norm"] ** 2, 1.0)
-            message = (
-                f"the network is not at a mode of its data (a small change of its weights would remove {share:.0f} % of its "
-                f"misfit); {advice}"
-            )
-        else:
-            return
-        warnings.warn(message, LaplaceWarning, stacklevel=3)
-
-    def _set(self, posterior: _core.Posterior) -> None:
-        self._posterior, self._pending = posterior, None
-        self._prior_precision = posterior.prior_precision.tolist()
-        if posterior.sigma is not None:
-            self._sigma = posterior.sigma.tolist()
-
-    def _ready(self) -> _core.Posterior:
-        """The posterior with the hyperparameters that were set last."""
-        if self._posterior is None:
-            raise NotFittedError("the posterior is not fitted yet; call fit first")
-        if self._pending is not None:
-            prior_precision, sigma = self._pending
-            self._posterior = self._posterior.with_hyperparameters(prior_precision, sigma)
-            self._pending = None
-        return self._posterior
-
-    def _move(self, prior_precision: list[float] | None = None, sigma: list[float] | None = None) -> None:
-        """Sets hyperparameters; the posterior is factored again when it is needed next."""
-        if prior_precision is not None:
-            self._prior_precision = prior_precision
-        if sigma is not None:
-            self._sigma = sigma
-        if self._posterior is not None:
-            self._pending = self._prior_precision, self._sigma if self._posterior.sigma is not None else []
 
     # Tuning
 
@@ -326,18 +153,12 @@ class Laplace:
                 raise InputError("method='gridsearch' needs held-out data: val_loader=(x, y), or batches of them")
             data = read_data(val_loader)
             matrix, targets = self._matrix(data.inputs), self._targets(data.targets)
-            columns = {
-                "inputs": posterior.input_names,
-                "targets": posterior.target_names,
-                "classes": posterior.classes,
-            }
             with watch("tuning", enabled=progress_bar) as bar:
                 best, report = posterior.optimized_on(
                     matrix,
                     targets,
-                    columns=columns,
                     tuned=tuned,
-                    link=_link(link_approx, n_samples, seed),
+                    link=link(link_approx, n_samples, seed),
                     grid=(10.0**log_prior_prec_min, 10.0**log_prior_prec_max, grid_size),
                     watch=bar,
                 )
@@ -367,8 +188,8 @@ class Laplace:
         posterior = self._ready() if self._posterior is None else self._posterior
         if sigma_noise is not None and posterior.sigma is None:
             raise InputError("sigma_noise belongs to regression")
-        alpha = self._prior_precision if prior_precision is None else _floats(prior_precision, "prior_precision")
-        sigma = self._sigma if sigma_noise is None else _floats(sigma_noise, "sigma_noise")
+        alpha = self._prior_precision if prior_precision is None else floats(prior_precision, "prior_precision")
+        sigma = self._noise() if sigma_noise is None else floats(sigma_noise, "sigma_noise")
         noise = [] if posterior.sigma is None else sigma
         if posterior.sigma is not None and len(noise) != len(posterior.sigma):
             # One noise level has become several, or the other way round: another decomposition.
@@ -473,19 +294,9 @@ class Laplace:
         posterior, matrix = self._ready(), self._matrix(x)
         if link_approx is not None and pred_type != "glm" and str(link_approx) not in ("mc", "LinkApprox.MC"):
             raise InputError(f"link_approx belongs to pred_type='glm'; leave it out with {pred_type!r}")
-        if pred_type == "glm":
-            return posterior.predict_glm(matrix, link=_link(link_approx or "probit", n_samples, seed))
-        if pred_type == "map":
-            return posterior.predict_map(matrix)
-        if pred_type == "nn":
-            return posterior.predict_nn(matrix, n_samples=n_samples, seed=seed)
-        if pred_type == "riemannian":
-            if samples is None:
-                samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
-            return posterior.predict_samples(matrix, samples)
-        if pred_type == "gp":
-            raise UnsupportedError("pred_type='gp' is not offered; 'glm' is the same distribution, in either space")
-        raise InputError(f"there is no pred_type `{pred_type}`; use one of glm, nn, riemannian, map")
+        if pred_type == "riemannian" and samples is None:
+            samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
+        return posterior.predict(matrix, method_settings(pred_type, link_approx, n_samples, seed, samples))
 
     def predictive_samples(
         self,
@@ -517,6 +328,31 @@ class Laplace:
         data = read_data(x, y)
         prediction = self.predict(data.inputs, pred_type, **options)
         return prediction.scores(self._targets(data.targets))
+
+    def loo(
+        self,
+        pred_type: str = "glm",
+        *,
+        link_approx: str | None = None,
+        n_samples: int = 200,
+        metric: str = "fisher",
+        samples: _core.Samples | None = None,
+        seed: int = 0,
+        progress_bar: bool = True,
+    ) -> _core.LeaveOneOut:
+        """Leave-one-out cross-validation on the training data, without refitting.
+
+        ``"map"`` and ``"glm"`` have closed forms; ``"nn"`` and ``"riemannian"`` use Pareto smoothed importance sampling. The
+        result has ``elpd_loo``, ``se``, ``p_loo``, ``k_max`` and the scores of single points; ``minus`` compares two of them.
+        """
+        posterior = self._ready()
+        if pred_type == "riemannian" and samples is None:
+            samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
+        with watch("leaving out", enabled=progress_bar) as bar:
+            loo = posterior.leave_one_out(method_settings(pred_type, link_approx or "centred", n_samples, seed, samples), bar)
+        for sentence in loo.advice:
+            warnings.warn(sentence, LaplaceWarning, stacklevel=2)
+        return loo
 
     # Samples
 
@@ -582,7 +418,7 @@ class Laplace:
     def save(self, path: str | os.PathLike[str], *, with_data: bool = True) -> None:
         """Writes the posterior as one file, which the program ``rla`` reads as well.
 
-        Without the training data the file cannot give Riemannian samples.
+        Without the training data (``"weight-space"``, ``"kron"`` or ``"diag"``) the file cannot give Riemannian samples.
         """
         self._ready().save(os.fspath(path), with_data)
 
@@ -605,7 +441,7 @@ class Laplace:
         la.last_layer_name, la.rank, la._indices = None, None, None
         la.model = model
         la._sigma_given = False
-        la._sigma = [1.0]
+        la._sigma, la._scaling = None, None
         la._prior_mean = posterior.prior_mean.tolist()
         la._temperature = posterior.temperature
         la._bound, la._shape, la._evidence = None, None, None
@@ -621,7 +457,7 @@ class Laplace:
             state["model"] = bound.network
         state["_bound"] = None
         if self._posterior is not None:
-            state["_posterior"] = _to_bytes(self._ready())
+            state["_posterior"] = to_bytes(self._ready())
             state["_pending"] = None
         state["_has_features"] = bound is not None and bound.features is not None
         return state
@@ -629,168 +465,9 @@ class Laplace:
     def __setstate__(self, state: dict[str, Any]) -> None:
         contents, has_features = state.pop("_posterior"), state.pop("_has_features")
         self.__dict__.update(state)
-        self._posterior = None if contents is None else _from_bytes(contents)
+        self._posterior = None if contents is None else from_bytes(contents)
         if has_features and self._shape is not None:
             blank = Inputs(np.zeros((1, *self._shape)))
             self._bound = models.bind(
                 self.model, self.likelihood, blank, last_layer=self.last_layer_name, features_suffice=True
             )
-
-    # What is known
-
-    @property
-    def posterior(self) -> _core.Posterior:
-        """The engine's posterior."""
-        return self._ready()
-
-    @property
-    def prior_precision(self) -> Matrix:
-        """One number, one per layer, or one per weight."""
-        return np.asarray(self._prior_precision)
-
-    @prior_precision.setter
-    def prior_precision(self, values: npt.ArrayLike) -> None:
-        self._move(prior_precision=_floats(values, "prior_precision"))
-
-    @property
-    def sigma_noise(self) -> Any:
-        """The standard deviation of the noise: a number, or one per output."""
-        return np.float64(self._sigma[0]) if len(self._sigma) == 1 else np.asarray(self._sigma)
-
-    @sigma_noise.setter
-    def sigma_noise(self, values: npt.ArrayLike) -> None:
-        if models.likelihood_name(self.likelihood) != "gaussian":
-            raise InputError(f"sigma_noise belongs to regression; a {self.likelihood} likelihood has none")
-        self._sigma_given = True
-        self._move(sigma=_floats(values, "sigma_noise"))
-
-    @property
-    def prior_mean(self) -> Matrix:
-        """One number, or one per weight."""
-        return np.asarray(self._prior_mean)
-
-    @property
-    def temperature(self) -> float:
-        """T."""
-        return self._temperature
-
-    @property
-    def mean(self) -> Matrix:
-        """θ̂ of the uncertain weights."""
-        return self._ready().mean
-
-    @property
-    def n_params(self) -> int:
-        """The number of uncertain weights."""
-        return self._ready().n_params
-
-    @property
-    def n_data(self) -> int:
-        """The number of training points."""
-        return self._ready().n_data
-
-    @property
-    def n_outputs(self) -> int:
-        """The number of outputs of the network."""
-        return self._ready().n_outputs
-
-    @property
-    def classes(self) -> list[str] | None:
-        """The names of the classes, where labels were words."""
-        return self._ready().classes
-
-    @property
-    def log_likelihood(self) -> np.float64:
-        """log p(D | θ̂), with every constant."""
-        return np.float64(self._ready().log_likelihood)
-
-    @property
-    def log_det_ratio(self) -> np.float64:
-        """log det G − log det A."""
-        return np.float64(self._ready().log_det_ratio)
-
-    @property
-    def posterior_precision(self) -> Matrix:
-        """G as a matrix."""
-        return self._ready().precision()
-
-    # Inputs and targets
-
-    def _is_classifier(self) -> bool:
-        return self._ready().likelihood in ("categorical", "bernoulli")
-
-    def _matrix(self, x: Any) -> Matrix:
-        """Inputs as the posterior's network takes them."""
-        posterior = self._ready()
-        bound = self._bound
-        if bound is None and self.model is not None and not isinstance(self.model, _core.Network):
-            given = inputs_like(x)
-            self._bound = bound = models.bind(
-                self.model,
-                self.likelihood,
-                given,
-                last_layer=self.last_layer_name,
-                features_suffice=posterior.n_inputs != int(np.prod(given.shape)),
-            )
-        if bound is not None and bound.features is not None:
-            return bound.features(inputs_like(x))
-        matrix = inputs_like(x, posterior.input_names, posterior.target_names).matrix()
-        if matrix.shape[1] != posterior.n_inputs:
-            raise InputError(f"the inputs have {matrix.shape[1]} columns, the network {posterior.n_inputs}")
-        return matrix
-
-    def _targets(self, targets: Any) -> Matrix:
-        posterior = self._ready()
-        return read_targets(targets, classes=self._is_classifier(), known=posterior.classes).values
-
-    def __repr__(self) -> str:
-        if self._posterior is None:
-            return (
-                f"Laplace({self.likelihood}, {self.subset_of_weights}, {self.hessian_structure}; not fitted: call fit)"
-            )
-        return summary.text(self._ready())
-
-    def _repr_html_(self) -> str | None:
-        return None if self._posterior is None else summary.html(self._ready())
-
-
-def _link(name: str, n_samples: int, seed: int) -> dict[str, Any]:
-    name = str(getattr(name, "value", name))
-    if name == "bridge_norm":
-        raise UnsupportedError("link_approx='bridge_norm' is not offered; use bridge, probit, mc or centred")
-    return {"name": name, "samples": n_samples, "seed": seed}
-
-
-def _floats(values: Any, what: str) -> list[float]:
-    if is_torch(values):
-        values = values.detach().cpu().numpy()
-    try:
-        numbers: list[float] = np.asarray(values, dtype=np.float64).reshape(-1).tolist()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must be a number or several: {error}") from error
-    if not numbers:
-        raise InputError(f"{what} has no values")
-    return numbers
-
-
-def _integers(values: Any) -> list[int]:
-    if is_torch(values):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and array.min() < 0):
-        raise InputError("subnetwork_indices must be a list of indices, counting from 0")
-    return [int(value) for value in array]
-
-
-def _to_bytes(posterior: _core.Posterior) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "posterior.safetensors"
-        posterior.save(os.fspath(path), posterior.has_data)
-        return path.read_bytes()
-
-
-def _from_bytes(contents: bytes) -> _core.Posterior:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "posterior.safetensors"
-        path.write_bytes(contents)
-        return _core.Posterior.load(os.fspath(path))

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 use pyo3::prelude::*;
-use riemannian_laplace::internals::laplace::CurvatureKind;
+use riemannian_laplace::internals::data::Standardization;
 use riemannian_laplace::{
-    Dataset, Family, FitOptions, Laplace, Model, Network, PriorMean, PriorValues, Progress, Result, Schema, Structure,
-    Weights,
+    CurvatureKind, Dataset, Family, FitOptions, Laplace, Model, Network, PriorMean, PriorValues, Progress, Result,
+    Scaling, Schema, Structure, Weights,
 };
 
 use crate::errors::{OrRaise, raise};
@@ -19,6 +19,15 @@ pub struct Columns {
     inputs: Option<Vec<String>>,
     targets: Option<Vec<String>>,
     classes: Option<Vec<String>>,
+    scaling: Option<ScaledColumns>,
+}
+
+/// How the data were scaled before the network saw them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct ScaledColumns {
+    inputs: (Vec<f64>, Vec<f64>),
+    targets: Option<(Vec<f64>, Vec<f64>)>,
 }
 
 impl Columns {
@@ -31,7 +40,18 @@ impl Columns {
             Some(classes) => schema.with_classes(classes)?,
             None => schema,
         };
-        Dataset::new(inputs, targets)?.with_schema(schema)
+        let data = Dataset::new(inputs, targets)?.with_schema(schema)?;
+        match self.scaling {
+            Some(scaling) => data.scaled_by(scaling.parse()?),
+            None => Ok(data),
+        }
+    }
+}
+
+impl ScaledColumns {
+    fn parse(self) -> Result<Scaling> {
+        let standardization = |(mean, scale)| Standardization::new(mean, scale);
+        Ok(Scaling { inputs: standardization(self.inputs)?, targets: self.targets.map(standardization).transpose()? })
     }
 }
 
@@ -40,7 +60,7 @@ impl Columns {
 #[pyo3(from_item_all)]
 pub struct Settings {
     likelihood: String,
-    sigma: Vec<f64>,
+    sigma: Option<Vec<f64>>,
     weights: String,
     indices: Option<Vec<usize>>,
     structure: String,
@@ -54,6 +74,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Fit {
     family: Family,
+    /// Whether its noise was given, in the units of the data.
+    sigma_given: bool,
     weights: Weights,
     structure: Structure,
     prior_precision: Vec<f64>,
@@ -66,7 +88,7 @@ impl Settings {
     /// Parses the names.
     pub fn parse(self, py: Python<'_>) -> PyResult<Fit> {
         let family = match self.likelihood.as_str() {
-            "gaussian" => Family::gaussian_per_output(&self.sigma),
+            "gaussian" => Family::gaussian_per_output(self.sigma.as_deref().unwrap_or(&[1.0])),
             name => name.parse(),
         };
         let weights = match self.indices {
@@ -79,6 +101,7 @@ impl Settings {
         })?;
         Ok(Fit {
             family: family.or_raise(py)?,
+            sigma_given: self.sigma.is_some(),
             weights,
             structure: self.structure.parse().or_raise(py)?,
             prior_precision: self.prior_precision,
@@ -93,9 +116,13 @@ impl Fit {
     /// The posterior of a network's weights.
     pub fn run(self, network: &Network, data: Dataset, progress: &dyn Progress) -> Result<Laplace> {
         let whole: Arc<dyn Model> = Arc::new(network.clone());
+        let family = match self.family.sigma() {
+            Some(sigma) if self.sigma_given => Family::gaussian_per_output(&data.schema().scale_deviations(sigma))?,
+            _ => self.family,
+        };
         let first = self.prior_precision.first().copied().unwrap_or(1.0);
         let rule = FitOptions { prior_precision: first.into(), structure: self.structure, ..Default::default() };
-        let part = self.weights.restrict_with(&whole, &data, &self.family, &rule)?;
+        let part = self.weights.restrict_with(&whole, &data, &family, &rule)?;
         let options = FitOptions {
             prior_precision: prior_values(self.prior_precision, &*part),
             prior_mean: match self.prior_mean[..] {
@@ -106,7 +133,7 @@ impl Fit {
             curvature: self.curvature,
             structure: self.structure,
         };
-        Laplace::fit_watched(part, data, self.family, &options, progress)
+        Laplace::fit_watched(part, data, family, &options, progress)
     }
 }
 

@@ -5,6 +5,8 @@ mod builder;
 mod errors;
 mod evidence;
 mod fit;
+mod leave_one_out;
+mod method;
 mod network;
 mod posterior;
 mod prediction;
@@ -20,6 +22,8 @@ mod _core {
     use crate::builder::NetworkBuilder;
     #[pymodule_export]
     use crate::evidence::Evidence;
+    #[pymodule_export]
+    use crate::leave_one_out::LeaveOneOut;
     #[pymodule_export]
     use crate::network::Network;
     #[pymodule_export]

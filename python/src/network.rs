@@ -107,16 +107,19 @@ impl Network {
         self.network.tensors().into_iter().map(|tensor| (tensor.name, tensor.size)).collect()
     }
 
+    /// The number of inputs per point.
     #[getter]
     fn n_inputs(&self) -> usize {
         self.network.n_inputs()
     }
 
+    /// The number of outputs per point.
     #[getter]
     fn n_outputs(&self) -> usize {
         self.network.n_outputs()
     }
 
+    /// The number of weights.
     #[getter]
     fn n_params(&self) -> usize {
         self.network.n_params()
@@ -128,6 +131,7 @@ impl Network {
         self.network.architecture().to_string()
     }
 
+    /// What a person should know of how a file was read.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.notes.clone()

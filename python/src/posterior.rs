@@ -2,22 +2,23 @@
 //! one, so that an interrupted call leaves the old one as it was.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use riemannian_laplace::internals::evaluate::TrainingFit;
+use riemannian_laplace::internals::evaluate::{TrainingFit, leave_one_out};
 use riemannian_laplace::internals::evidence::{self, AtBound, Free, PriorStructure};
 use riemannian_laplace::internals::geodesic::MetricOptions;
-use riemannian_laplace::internals::predict::{MonteCarlo, predict};
+use riemannian_laplace::internals::predict::predict;
 use riemannian_laplace::{
-    Contents, Draws, EvidenceOptions, Laplace, Link, Method, MetricName, SamplerOptions, Smoothing, ValidationOptions,
+    Contents, Dataset, Draws, EvidenceOptions, Laplace, MetricName, SamplerOptions, Smoothing, ValidationOptions,
 };
 
 use crate::errors::{OrRaise, raise};
 use crate::evidence::Evidence;
 use crate::fit::{Columns, Settings, prior_values};
+use crate::leave_one_out::LeaveOneOut;
+use crate::method::{LinkSettings, MethodSettings};
 use crate::network::Network;
 use crate::prediction::Prediction;
 use crate::samples::Samples;
@@ -54,16 +55,14 @@ impl Posterior {
     }
 
     /// The posterior with further data.
-    #[pyo3(signature = (inputs, targets, *, columns, watch=None))]
-    fn updated(
-        &self,
-        py: Python<'_>,
-        inputs: Array<'_>,
-        targets: Array<'_>,
-        columns: Columns,
-        watch: Watch<'_, '_>,
-    ) -> PyResult<Self> {
-        let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
+    #[pyo3(signature = (inputs, targets, *, watch=None))]
+    fn updated(&self, py: Python<'_>, inputs: Array<'_>, targets: Array<'_>, watch: Watch<'_, '_>) -> PyResult<Self> {
+        let schema = self.laplace.schema();
+        let data = match schema.scaling() {
+            Some(scaling) => self.columns_of(inputs, targets).and_then(|data| data.scaled_by(scaling.clone())),
+            None => self.columns_of(inputs, targets),
+        };
+        let data = data.or_raise(py)?;
         let mut laplace = self.laplace.clone();
         let laplace = run(py, watch, move |_| laplace.update(data).map(|()| laplace))?;
         Ok(Self { laplace })
@@ -115,20 +114,19 @@ impl Posterior {
 
     /// The posterior whose prior precision, and noise unless it is held, minimise the negative log likelihood of held-out
     /// data.
-    #[pyo3(signature = (inputs, targets, *, columns, tuned, link, grid, watch=None))]
+    #[pyo3(signature = (inputs, targets, *, tuned, link, grid, watch=None))]
     #[expect(clippy::too_many_arguments, reason = "settings by name")]
     fn optimized_on<'py>(
         &self,
         py: Python<'py>,
         inputs: Array<'_>,
         targets: Array<'_>,
-        columns: Columns,
         tuned: Tuned,
         link: LinkSettings,
         grid: (f64, f64, usize),
         watch: Watch<'_, 'py>,
     ) -> PyResult<(Self, Bound<'py, PyDict>)> {
-        let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
+        let data = self.columns_of(inputs, targets).or_raise(py)?;
         let options = ValidationOptions {
             prior: free(tuned.prior),
             sigma: free(tuned.sigma),
@@ -168,28 +166,20 @@ impl Posterior {
         Ok(report)
     }
 
-    /// A prediction by the network alone.
-    fn predict_map(&self, py: Python<'_>, inputs: Array<'_>) -> PyResult<Prediction> {
-        self.predict(py, inputs, None, Method::Map)
+    /// A prediction.
+    #[pyo3(signature = (inputs, method))]
+    fn predict(&self, py: Python<'_>, inputs: Array<'_>, method: MethodSettings) -> PyResult<Prediction> {
+        let (inputs, method) = (inputs.as_array().to_owned(), method.parse(py)?);
+        let prediction = run(py, None, |progress| predict(&self.laplace, &inputs, &method, progress))?;
+        Ok(Prediction { prediction })
     }
 
-    /// A prediction by the linearised network.
-    #[pyo3(signature = (inputs, *, link))]
-    fn predict_glm(&self, py: Python<'_>, inputs: Array<'_>, link: LinkSettings) -> PyResult<Prediction> {
-        let link = link.parse(py)?;
-        self.predict(py, inputs, None, Method::Glm(link))
-    }
-
-    /// A prediction by the network itself, averaged over draws of the weights.
-    #[pyo3(signature = (inputs, *, n_samples, seed))]
-    fn predict_nn(&self, py: Python<'_>, inputs: Array<'_>, n_samples: usize, seed: u64) -> PyResult<Prediction> {
-        self.predict(py, inputs, None, Method::Nn(Draws::first(n_samples, seed)))
-    }
-
-    /// A prediction by the network itself, averaged over samples.
-    #[pyo3(signature = (inputs, samples))]
-    fn predict_samples(&self, py: Python<'_>, inputs: Array<'_>, samples: &Samples) -> PyResult<Prediction> {
-        self.predict(py, inputs, None, Method::Samples(Arc::clone(&samples.samples)))
+    /// Leave-one-out cross-validation on the training data, without refitting.
+    #[pyo3(signature = (method, watch=None))]
+    fn leave_one_out(&self, py: Python<'_>, method: MethodSettings, watch: Watch<'_, '_>) -> PyResult<LeaveOneOut> {
+        let method = method.parse(py)?;
+        let loo = run(py, watch, |progress| leave_one_out(&self.laplace, &method, progress))?;
+        Ok(LeaveOneOut { loo })
     }
 
     /// The linearised prediction of the raw outputs at all inputs jointly: mean and covariance.
@@ -265,21 +255,25 @@ impl Posterior {
         Ok(ndarray::Array2::from_shape_fn((size, size), |(i, j)| matrix[(i, j)]).into_pyarray(py))
     }
 
+    /// The number of weights.
     #[getter]
     fn n_params(&self) -> usize {
         self.laplace.model().n_params()
     }
 
+    /// The number of training points.
     #[getter]
     fn n_data(&self) -> usize {
         self.laplace.n_data()
     }
 
+    /// The number of inputs per point.
     #[getter]
     fn n_inputs(&self) -> usize {
         self.laplace.model().n_inputs()
     }
 
+    /// The number of outputs per point.
     #[getter]
     fn n_outputs(&self) -> usize {
         self.laplace.model().n_outputs()
@@ -291,11 +285,13 @@ impl Posterior {
         self.laplace.model().groups().len()
     }
 
+    /// Whether the training data are held.
     #[getter]
     fn has_data(&self) -> bool {
         self.laplace.data().is_some()
     }
 
+    /// The likelihood by name.
     #[getter]
     fn likelihood(&self) -> &'static str {
         self.laplace.family().likelihood().name()
@@ -313,6 +309,7 @@ impl Posterior {
         self.laplace.model().subset().map_or_else(|| "all weights".to_string(), |place| place.name.to_string())
     }
 
+    /// What the data's share of the precision is made of.
     #[getter]
     fn curvature(&self) -> &'static str {
         self.laplace.curvature_kind().name()
@@ -324,21 +321,25 @@ impl Posterior {
         self.laplace.model().description()
     }
 
+    /// Whether the network has kinks.
     #[getter]
     fn has_kinks(&self) -> bool {
         self.laplace.model().has_kinks()
     }
 
+    /// One value, one per layer, or one per weight.
     #[getter]
     fn prior_precision<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_slice(py, self.laplace.prior().values())
     }
 
+    /// One value, or one per weight.
     #[getter]
     fn prior_mean<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_slice(py, self.laplace.prior_mean().values())
     }
 
+    /// T: the posterior is prior · likelihood^(1/T).
     #[getter]
     fn temperature(&self) -> f64 {
         self.laplace.temperature()
@@ -350,36 +351,43 @@ impl Posterior {
         self.laplace.sigma().map(|sigma| sigma.into_pyarray(py))
     }
 
+    /// log p(D | θ̂), with every constant.
     #[getter]
     fn log_likelihood(&self) -> f64 {
         self.laplace.log_likelihood()
     }
 
+    /// The Laplace estimate of the log evidence.
     #[getter]
     fn log_marginal_likelihood(&self) -> f64 {
         self.laplace.log_marginal_likelihood()
     }
 
+    /// log det G − log det A.
     #[getter]
     fn log_det_ratio(&self) -> f64 {
         self.laplace.log_det_ratio()
     }
 
+    /// The number of directions that the data determine.
     #[getter]
     fn effective_parameters(&self) -> f64 {
         self.laplace.effective_parameters()
     }
 
+    /// The names of the input columns.
     #[getter]
     fn input_names(&self) -> Vec<String> {
         self.laplace.schema().inputs().to_vec()
     }
 
+    /// The names of the target columns.
     #[getter]
     fn target_names(&self) -> Vec<String> {
         self.laplace.schema().targets().to_vec()
     }
 
+    /// The names of the classes, where labels were words.
     #[getter]
     fn classes(&self) -> Option<Vec<String>> {
         self.laplace.schema().classes().map(<[String]>::to_vec)
@@ -398,10 +406,10 @@ impl Posterior {
 }
 
 impl Posterior {
-    fn predict(&self, py: Python<'_>, inputs: Array<'_>, watch: Watch<'_, '_>, method: Method) -> PyResult<Prediction> {
-        let inputs = inputs.as_array().to_owned();
-        let prediction = run(py, watch, |progress| predict(&self.laplace, &inputs, &method, progress))?;
-        Ok(Prediction { prediction })
+    /// Data with the posterior's columns, in their own units.
+    fn columns_of(&self, inputs: Array<'_>, targets: Array<'_>) -> riemannian_laplace::Result<Dataset> {
+        let data = Dataset::new(inputs.as_array().to_owned(), targets.as_array().to_owned())?;
+        data.with_schema(self.laplace.schema().without_scaling())
     }
 }
 
@@ -415,31 +423,6 @@ struct Tuned {
 
 fn free(tuned: bool) -> Free {
     if tuned { Free::Tuned } else { Free::Held }
-}
-
-/// A link by name, with the draws of Monte Carlo.
-#[derive(Debug, FromPyObject)]
-#[pyo3(from_item_all)]
-struct LinkSettings {
-    name: String,
-    samples: usize,
-    seed: u64,
-}
-
-impl LinkSettings {
-    fn parse(&self, py: Python<'_>) -> PyResult<Link> {
-        match self.name.as_str() {
-            "centred" => Ok(Link::Centred),
-            "probit" => Ok(Link::Probit),
-            "bridge" => Ok(Link::Bridge),
-            "mc" => Ok(Link::MonteCarlo(MonteCarlo { samples: self.samples, seed: self.seed })),
-            other => Err(raise(
-                py,
-                "InputError",
-                format!("there is no link `{other}`; use one of probit, mc, bridge, centred"),
-            )),
-        }
-    }
 }
 
 /// Hyperparameters that ran to a bound, as sentences.

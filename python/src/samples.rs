@@ -84,16 +84,19 @@ impl Samples {
         reached.collect::<Vec<bool>>().into_pyarray(py)
     }
 
+    /// The metric by name.
     #[getter]
     fn metric(&self) -> Option<&'static str> {
         self.samples.metric.map(|metric| metric.name())
     }
 
+    /// The seed of the velocities.
     #[getter]
     fn seed(&self) -> Option<u64> {
         self.samples.seed
     }
 
+    /// The width over which the metric rounds kinks.
     #[getter]
     fn smoothing(&self) -> Option<f64> {
         self.samples.smoothing

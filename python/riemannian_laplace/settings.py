@@ -1,0 +1,96 @@
+"""What a caller says, in the form that the engine takes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riemannian_laplace import _core
+from riemannian_laplace.data import is_torch
+from riemannian_laplace.errors import InputError, UnsupportedError
+
+__all__ = ["floats", "from_bytes", "integers", "link", "method_settings", "read_scaling", "to_bytes"]
+
+
+def link(name: str, n_samples: int, seed: int) -> dict[str, Any]:
+    """How a Gaussian over logits becomes probabilities."""
+    name = str(getattr(name, "value", name))
+    if name == "bridge_norm":
+        raise UnsupportedError("link_approx='bridge_norm' is not offered; use bridge, probit, mc or centred")
+    return {"name": name, "samples": n_samples, "seed": seed}
+
+
+def method_settings(
+    pred_type: str, link_approx: str | None, n_samples: int, seed: int, samples: _core.Samples | None
+) -> dict[str, Any]:
+    """A way to predict."""
+    if pred_type == "gp":
+        raise UnsupportedError("pred_type='gp' is not offered; 'glm' is the same distribution, in either space")
+    return {
+        "name": pred_type,
+        "link": link(link_approx or "probit", n_samples, seed),
+        "n_samples": n_samples,
+        "seed": seed,
+        "samples": samples,
+    }
+
+
+def floats(values: Any, what: str) -> list[float]:
+    """One number or several, of any kind."""
+    if is_torch(values):
+        values = values.detach().cpu().numpy()
+    try:
+        numbers: list[float] = np.asarray(values, dtype=np.float64).reshape(-1).tolist()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be a number or several: {error}") from error
+    if not numbers:
+        raise InputError(f"{what} has no values")
+    return numbers
+
+
+def read_scaling(scaling: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Means and scales of inputs and targets, as lists."""
+    if scaling is None:
+        return None
+    unknown = set(scaling) - {"inputs", "targets"}
+    if unknown or "inputs" not in scaling:
+        raise InputError("a scaling has 'inputs' and, where they were scaled, 'targets'")
+
+    def pair(part: dict[str, Any] | None) -> tuple[list[float], list[float]] | None:
+        if part is None:
+            return None
+        if set(part) != {"mean", "scale"}:
+            raise InputError("a scaling of columns has a 'mean' and a 'scale', one number per column each")
+        return floats(part["mean"], "mean"), floats(part["scale"], "scale")
+
+    return {"inputs": pair(scaling["inputs"]), "targets": pair(scaling.get("targets"))}
+
+
+def integers(values: Any) -> list[int]:
+    """Indices of any kind."""
+    if is_torch(values):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and array.min() < 0):
+        raise InputError("subnetwork_indices must be a list of indices, counting from 0")
+    return [int(value) for value in array]
+
+
+def to_bytes(posterior: _core.Posterior) -> bytes:
+    """The file of a posterior, in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "posterior.safetensors"
+        posterior.save(os.fspath(path), posterior.has_data)
+        return path.read_bytes()
+
+
+def from_bytes(contents: bytes) -> _core.Posterior:
+    """The posterior of such a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "posterior.safetensors"
+        path.write_bytes(contents)
+        return _core.Posterior.load(os.fspath(path))
