@@ -12,7 +12,7 @@ from riemannian_laplace import _core, models, summary
 from riemannian_laplace.data import Data, Matrix, inputs_like, read_data, read_targets
 from riemannian_laplace.errors import InputError, LaplaceWarning, NotFittedError, UnsupportedError
 from riemannian_laplace.progress import watch
-from riemannian_laplace.settings import floats, integers, read_scaling
+from riemannian_laplace.settings import floats, integers, plain, read_scaling
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,10 +40,10 @@ class FittedModel:
         rank: int | None = None,
         scaling: dict[str, Any] | None = None,
     ) -> None:
-        self.likelihood = str(getattr(likelihood, "value", likelihood))
+        self.likelihood = plain(likelihood)
         models.likelihood_name(self.likelihood)
-        self.subset_of_weights = str(getattr(subset_of_weights, "value", subset_of_weights))
-        self.hessian_structure = str(getattr(hessian_structure, "value", hessian_structure))
+        self.subset_of_weights = plain(subset_of_weights)
+        self.hessian_structure = plain(hessian_structure)
         self.curvature = curvature
         self.last_layer_name = last_layer_name
         self.rank = rank
@@ -67,7 +67,7 @@ class FittedModel:
 
     def _check_form(self) -> None:
         subset, structure = self.subset_of_weights, self.hessian_structure
-        if structure not in ("full", "kron", "diag", "lowrank", "auto", "weight-space", "function-space"):
+        if structure not in ("full", "kron", "diag", "lowrank", "auto", "weight-space", "function-space", "matrix-free"):
             if structure == "gp":
                 raise UnsupportedError(
                     "hessian_structure='gp' is not offered; 'full' is exact, and uses function space where that is cheaper"
@@ -107,6 +107,8 @@ class FittedModel:
         if isinstance(targets, bool):
             targets, override = None, targets
         data = read_data(train_loader, targets)
+        if override and self.model is None:
+            raise InputError("a posterior that was read from a file has no model to fit; give load() one")
         if not override and self._posterior is not None:
             return self._add(data, progress_bar)
         bound = models.bind(
@@ -294,13 +296,9 @@ class FittedModel:
         posterior = self._ready()
         bound = self._bound
         if bound is None and self.model is not None and not isinstance(self.model, _core.Network):
-            given = inputs_like(x)
+            # Read from a file or a pickle: whether the posterior is of features shows with the first inputs.
             self._bound = bound = models.bind(
-                self.model,
-                self.likelihood,
-                given,
-                last_layer=self.last_layer_name,
-                features_suffice=posterior.n_inputs != int(np.prod(given.shape)),
+                self.model, self.likelihood, inputs_like(x), last_layer=self.last_layer_name, features_suffice=True
             )
         if bound is not None and bound.features is not None:
             return bound.features(inputs_like(x))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from riemannian_laplace import _core, models
-from riemannian_laplace.data import Inputs, Matrix, is_torch, like, read_data
+from riemannian_laplace import _core
+from riemannian_laplace.data import Matrix, is_torch, like, read_data
 from riemannian_laplace.errors import InputError, LaplaceWarning, UnsupportedError
-from riemannian_laplace.fitted import FittedModel
+from riemannian_laplace.files import SavedModel
 from riemannian_laplace.progress import watch
 from riemannian_laplace.results import MeanCovariance
-from riemannian_laplace.settings import floats, from_bytes, link, method_settings, to_bytes
+from riemannian_laplace.settings import floats, link, method_settings, plain
 
 __all__ = ["Laplace"]
 
@@ -23,7 +22,7 @@ __all__ = ["Laplace"]
 _ALLOWED_UNCERTIFIED = 0.05
 
 
-class Laplace(FittedModel):
+class Laplace(SavedModel):
     """The Laplace approximation N(θ̂, G⁻¹) of the posterior over a trained network's weights.
 
     Names and values are those of laplace-torch, where they mean the same.
@@ -131,11 +130,10 @@ class Laplace(FittedModel):
         dict
             How the search went; the tuned values are :attr:`prior_precision` and :attr:`sigma_noise`.
         """
-        method = str(getattr(method, "value", method))
-        prior_structure = str(getattr(prior_structure, "value", prior_structure))
+        method, prior_structure = plain(method), plain(prior_structure)
         if loss is not None:
             raise UnsupportedError("a loss of one's own is not offered; held-out data are scored by their log likelihood")
-        if str(getattr(pred_type, "value", pred_type)) != "glm":
+        if plain(pred_type) != "glm":
             raise UnsupportedError("tuning scores the linearised prediction, pred_type='glm'")
         if sigma_noise not in ("auto", "tuned", "held"):
             raise InputError(f"sigma_noise is `{sigma_noise}`; use one of auto, tuned, held")
@@ -248,7 +246,7 @@ class Laplace(FittedModel):
         For regression ``(mean, covariance)`` **without observation noise**, whose attribute ``prediction`` has everything
         else (see :meth:`predict`); for classification the probabilities; for counts ``(mean, variance)`` of the rate.
         """
-        pred_type = str(getattr(pred_type, "value", pred_type))
+        pred_type = plain(pred_type)
         if joint:
             if pred_type != "glm" or self._is_classifier():
                 raise InputError("joint predictions are for regression with pred_type='glm'")
@@ -290,9 +288,9 @@ class Laplace(FittedModel):
         >>> bool(lower < 1.0 < upper)
         True
         """
-        pred_type = str(getattr(pred_type, "value", pred_type))
+        pred_type, link_approx = plain(pred_type), None if link_approx is None else plain(link_approx)
         posterior, matrix = self._ready(), self._matrix(x)
-        if link_approx is not None and pred_type != "glm" and str(link_approx) not in ("mc", "LinkApprox.MC"):
+        if link_approx is not None and pred_type != "glm" and link_approx != "mc":
             raise InputError(f"link_approx belongs to pred_type='glm'; leave it out with {pred_type!r}")
         if pred_type == "riemannian" and samples is None:
             samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
@@ -412,62 +410,3 @@ class Laplace(FittedModel):
                 stacklevel=2,
             )
         return samples
-
-    # Files
-
-    def save(self, path: str | os.PathLike[str], *, with_data: bool = True) -> None:
-        """Writes the posterior as one file, which the program ``rla`` reads as well.
-
-        Without the training data (``"weight-space"``, ``"kron"`` or ``"diag"``) the file cannot give Riemannian samples.
-        """
-        self._ready().save(os.fspath(path), with_data)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], model: Any = None) -> Laplace:
-        """Reads a posterior that :meth:`save` or ``rla fit`` wrote. Nothing is fitted again.
-
-        ``model`` is needed only where the posterior is of the last layer of a model whose other layers the file does not
-        hold.
-        """
-        return cls._of(_core.Posterior.load(os.fspath(path)), model)
-
-    @classmethod
-    def _of(cls, posterior: _core.Posterior, model: Any = None) -> Laplace:
-        la = cls.__new__(cls)
-        la.likelihood = posterior.likelihood
-        la.subset_of_weights = posterior.weights
-        la.hessian_structure = posterior.structure
-        la.curvature = posterior.curvature
-        la.last_layer_name, la.rank, la._indices = None, None, None
-        la.model = model
-        la._sigma_given = False
-        la._sigma, la._scaling = None, None
-        la._prior_mean = posterior.prior_mean.tolist()
-        la._temperature = posterior.temperature
-        la._bound, la._shape, la._evidence = None, None, None
-        la._set(posterior)
-        return la
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state["_evidence"] = None
-        bound = self._bound
-        if bound is not None and bound.features is None:
-            # The weights are in the network; a torch module need not come along.
-            state["model"] = bound.network
-        state["_bound"] = None
-        if self._posterior is not None:
-            state["_posterior"] = to_bytes(self._ready())
-            state["_pending"] = None
-        state["_has_features"] = bound is not None and bound.features is not None
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        contents, has_features = state.pop("_posterior"), state.pop("_has_features")
-        self.__dict__.update(state)
-        self._posterior = None if contents is None else from_bytes(contents)
-        if has_features and self._shape is not None:
-            blank = Inputs(np.zeros((1, *self._shape)))
-            self._bound = models.bind(
-                self.model, self.likelihood, blank, last_layer=self.last_layer_name, features_suffice=True
-            )

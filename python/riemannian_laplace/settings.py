@@ -13,12 +13,17 @@ from riemannian_laplace import _core
 from riemannian_laplace.data import is_torch
 from riemannian_laplace.errors import InputError, UnsupportedError
 
-__all__ = ["floats", "from_bytes", "integers", "link", "method_settings", "read_scaling", "to_bytes"]
+__all__ = ["floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes"]
+
+
+def plain(name: str) -> str:
+    """A name, or the value of an enumeration of names."""
+    return str(getattr(name, "value", name))
 
 
 def link(name: str, n_samples: int, seed: int) -> dict[str, Any]:
     """How a Gaussian over logits becomes probabilities."""
-    name = str(getattr(name, "value", name))
+    name = plain(name)
     if name == "bridge_norm":
         raise UnsupportedError("link_approx='bridge_norm' is not offered; use bridge, probit, mc or centred")
     return {"name": name, "samples": n_samples, "seed": seed}

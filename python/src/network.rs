@@ -9,6 +9,9 @@ use riemannian_laplace::{Activation, Family, Model, OutputLink};
 use crate::errors::{OrRaise, raise};
 use crate::work::run;
 
+/// What a pickle keeps: the layers as JSON, and the weights.
+type Recipe = (String, Vec<f64>);
+
 /// A trained network with its weights.
 #[pyclass(frozen, module = "riemannian_laplace._core")]
 #[derive(Debug, Clone)]
@@ -141,7 +144,7 @@ impl Network {
         format!("Network({}, {} parameters)", self.network.architecture(), self.network.n_params())
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, Vec<f64>))> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Recipe)> {
         let record = self.network.record().unwrap_or_default();
         let make = py.get_type::<Self>().getattr("from_record")?;
         Ok((make, (record, self.network.parameters().to_vec())))

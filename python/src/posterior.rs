@@ -25,6 +25,8 @@ use crate::samples::Samples;
 use crate::work::run;
 
 type Array<'py> = PyReadonlyArray2<'py, f64>;
+type Vector<'py> = Bound<'py, PyArray1<f64>>;
+type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 type Watch<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// A trained network with its Laplace posterior.
@@ -183,18 +185,14 @@ impl Posterior {
     }
 
     /// The linearised prediction of the raw outputs at all inputs jointly: mean and covariance.
-    fn predict_joint<'py>(
-        &self,
-        py: Python<'py>,
-        inputs: Array<'py>,
-    ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>)> {
+    fn predict_joint<'py>(&self, py: Python<'py>, inputs: Array<'py>) -> PyResult<(Vector<'py>, Matrix<'py>)> {
         let inputs = inputs.as_array().to_owned();
         let joint = run(py, None, |_| self.laplace.predict_joint(&inputs))?;
         Ok((joint.mean.into_pyarray(py), joint.covariance.into_pyarray(py)))
     }
 
     /// Draws of the weights from the Gaussian, one per row.
-    fn draw<'py>(&self, py: Python<'py>, first: usize, count: usize, seed: u64) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn draw<'py>(&self, py: Python<'py>, first: usize, count: usize, seed: u64) -> PyResult<Matrix<'py>> {
         let draws = Draws { range: first..first.saturating_add(count), seed };
         let weights = run(py, None, |_| riemannian_laplace::internals::predict::draw_weights(&self.laplace, &draws))?;
         Ok(weights.into_pyarray(py))
@@ -239,12 +237,12 @@ impl Posterior {
 
     /// θ̂ of the uncertain weights.
     #[getter]
-    fn mean<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+    fn mean<'py>(&self, py: Python<'py>) -> Vector<'py> {
         PyArray1::from_slice(py, self.laplace.parameters())
     }
 
     /// The posterior precision as a matrix.
-    fn precision<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn precision<'py>(&self, py: Python<'py>) -> PyResult<Matrix<'py>> {
         let precision = self.laplace.precision();
         let size = precision.n_params();
         let matrix = run(py, None, |_| {
@@ -329,13 +327,13 @@ impl Posterior {
 
     /// One value, one per layer, or one per weight.
     #[getter]
-    fn prior_precision<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+    fn prior_precision<'py>(&self, py: Python<'py>) -> Vector<'py> {
         PyArray1::from_slice(py, self.laplace.prior().values())
     }
 
     /// One value, or one per weight.
     #[getter]
-    fn prior_mean<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+    fn prior_mean<'py>(&self, py: Python<'py>) -> Vector<'py> {
         PyArray1::from_slice(py, self.laplace.prior_mean().values())
     }
 
@@ -347,7 +345,7 @@ impl Posterior {
 
     /// The noise in the units of the data; none for likelihoods without noise.
     #[getter]
-    fn sigma<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
+    fn sigma<'py>(&self, py: Python<'py>) -> Option<Vector<'py>> {
         self.laplace.sigma().map(|sigma| sigma.into_pyarray(py))
     }
 

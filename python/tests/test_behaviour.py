@@ -117,6 +117,10 @@ def test_files_pickles_and_copies_hold_the_same_posterior(tmp_path: Path) -> Non
     assert np.allclose(without(NEW)[1], la(NEW)[1])
     with pytest.raises(InputError, match="training data"):
         without.samples(1)
+    with pytest.raises(InputError, match="no model to fit"):
+        without.fit(X, Y)
+    more = without.fit(X[:5], Y[:5], override=False)
+    assert more.n_data == 65
     unfitted = pickle.loads(pickle.dumps(Laplace(network(), "regression")))
     assert "not fitted" in repr(unfitted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +214,20 @@ def test_the_last_layer_of_a_file_needs_its_model(tmp_path: Path) -> None:
     assert torch.equal(loaded(x)[1], la(x)[1])
     with pytest.raises(InputError, match="3 columns, the network 4"):
         Laplace.load(tmp_path / "posterior.safetensors")(x)
+
+
+def test_state_dicts_and_pickles_of_modules_hold_the_posterior(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(30, 3), torch.randn(30, 2)
+    for module, subset in ((Residual(), "all"), (Unknown(), "last_layer")):
+        la = Laplace(module, "regression", subset, "full").fit(x, y)
+        la.optimize_prior_precision()
+        torch.save(la.state_dict(), tmp_path / "state_dict.bin")
+        other = Laplace(module, "regression", subset, "full")
+        other.load_state_dict(torch.load(tmp_path / "state_dict.bin"))
+        for copy in (other, pickle.loads(pickle.dumps(la))):
+            assert torch.equal(copy(x)[1], la(x)[1])
+            assert copy.sigma_noise.item() == la.sigma_noise.item()
 
 
 def test_onnx_files_are_models(tmp_path: Path) -> None:
