@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, row_blocks};
 use riemannian_laplace::internals::evaluate::TrainingFit;
-use riemannian_laplace::internals::team::{Sums, Team};
+use riemannian_laplace::internals::laplace::FitPart;
+use riemannian_laplace::internals::team::{Shard, Sums, Team};
 use riemannian_laplace::{
     Activation, Architecture, Batches, Contents, Error, EvidenceOptions, Family, FitOptions, Laplace, Model, Network,
     Scaling, Standardize, Structure, Weights,
@@ -115,7 +116,7 @@ fn a_streamed_file_is_the_file_in_memory() -> Result<(), Error> {
         let whole = match &columns {
             StreamColumns::Labels(targets) => table.labelled_dataset(targets)?,
             StreamColumns::Targets(targets) => table.dataset(targets)?,
-            StreamColumns::Schema(schema) => table.dataset_for(schema)?,
+            StreamColumns::Schema(schema) | StreamColumns::Inputs(schema) => table.dataset_for(schema)?,
         };
         for size in 1..=4 {
             for (stream, _) in
@@ -274,5 +275,70 @@ fn an_error_in_a_streamed_file_names_its_line_and_one_rank_s_error_ends_the_othe
         on_ranks(3, fit).into_iter().map(|(result, _)| result.expect_err("an error").to_string()).collect();
     assert!(messages[2].contains("3002"), "{messages:?}");
     assert!(messages[0].contains("gone") && messages[1].contains("gone"), "{messages:?}");
+    Ok(())
+}
+
+#[test]
+fn parts_of_a_fit_join_to_the_bytes_of_a_single_one() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(700));
+    let data = open(&path, Team::alone())?;
+    let network = network(&[2, 6, 1], 3);
+    let (last_layer, family) = (Weights::LastLayer.restrict(&network)?, Family::gaussian(0.3)?);
+    for (model, structure) in [
+        (&network, Structure::WeightSpace),
+        (&network, Structure::Kronecker),
+        (&network, Structure::Diagonal),
+        (&last_layer, Structure::WeightSpace),
+    ] {
+        let options = FitOptions { structure, prior_mean: 0.1.into(), temperature: 0.5, ..Default::default() };
+        let mut whole = Laplace::fit_batches(model.clone(), &data, family.clone(), &options)?;
+        let without = bytes(&whole, Contents::Curvature);
+        whole.keep_data(data.read_all()?)?;
+        let with = bytes(&whole, Contents::TrainingData);
+        // More parts than blocks, too.
+        for count in [1, 2, 3, 5, 13] {
+            let parts = |keep: bool| -> Result<Vec<FitPart>, Error> {
+                (0..count)
+                    .rev()
+                    .map(|index| {
+                        let shard = Shard::new(index, count).expect("a part");
+                        let mut part = FitPart::fit(model.clone(), &data, family.clone(), &options, shard)?;
+                        if keep {
+                            part.keep_data(&data)?;
+                        }
+                        let path = folder.path().join(format!("part{index}"));
+                        part.save(&path)?;
+                        assert!(FitPart::is_in(&path)? && Laplace::load(&path).is_err());
+                        FitPart::load(&path)
+                    })
+                    .collect()
+            };
+            assert!(bytes(&FitPart::join(parts(false)?)?, Contents::Curvature) == without, "{structure}, {count}");
+            assert!(bytes(&FitPart::join(parts(true)?)?, Contents::TrainingData) == with, "{structure}, {count}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_refused() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(700));
+    let data = open(&path, Team::alone())?;
+    let network = network(&[2, 3, 1], 3);
+    let part = |index, prior: f64| {
+        let options = FitOptions { prior_precision: prior.into(), ..Default::default() };
+        let shard = Shard::new(index, 3).expect("a part");
+        FitPart::fit(network.clone(), &data, Family::gaussian(0.3).expect("a family"), &options, shard)
+    };
+    let refusal = |parts: Vec<FitPart>| FitPart::join(parts).expect_err("a refusal").to_string();
+    assert_eq!(refusal(vec![]), "there are no parts to join");
+    assert_eq!(refusal(vec![part(0, 1.0)?, part(2, 1.0)?]), "part 2/3 of the fit is missing");
+    let twice = vec![part(0, 1.0)?, part(1, 1.0)?, part(1, 1.0)?, part(2, 1.0)?];
+    assert_eq!(refusal(twice), "part 2/3 of the fit is given twice");
+    assert!(refusal(vec![part(0, 1.0)?, part(1, 2.0)?, part(2, 1.0)?]).contains("1/3 and 2/3 are of different fits"));
+    assert_eq!("2/3".parse::<Shard>().map(|shard| shard.of(12)), Ok(4..8));
+    assert!(["0/3", "4/3", "1", "a/b", "1/0"].iter().all(|text| text.parse::<Shard>().is_err()));
     Ok(())
 }

@@ -117,30 +117,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it must be a time such as 90s, 10m or 2h".to_string())
 }
 
-/// A part of a run: the I-th of N.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    index: usize,
-    count: usize,
-}
-
-impl Shard {
-    /// Its range of 0..length: parts of nearly equal lengths, which together are everything.
-    pub fn of(self, length: usize) -> Range<usize> {
-        let bound = |part: usize| (part as u128 * length as u128 / self.count as u128) as usize;
-        bound(self.index - 1)..bound(self.index)
-    }
-}
-
-/// Parses a part I/N, with I from 1 to N.
-pub fn shard(text: &str) -> Result<Shard, String> {
-    let parsed = text.split_once('/').and_then(|(index, count)| {
-        let (index, count) = (index.trim().parse().ok()?, count.trim().parse().ok()?);
-        (1 <= index && index <= count).then_some(Shard { index, count })
-    });
-    parsed.ok_or_else(|| "it must be I/N with I from 1 to N, such as 2/4".to_string())
-}
-
 /// The most samples of one command. The error of a mean over as many is below 1e-3 of a standard deviation.
 const MOST_SAMPLES: usize = 10_000_000;
 

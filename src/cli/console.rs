@@ -108,6 +108,13 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// So many more are done.
+    pub fn advance_by(&self, count: usize) {
+        self.bar.inc(count as u64);
+    }
+}
+
 impl progress::Progress for Progress {
     fn advance(&self) {
         self.bar.inc(1);

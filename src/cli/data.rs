@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use riemannian_laplace::Batches;
 use riemannian_laplace::Laplace;
 use riemannian_laplace::Model;
-use riemannian_laplace::internals::data::{CsvStream, Table, TableOptions, list_names};
+use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, list_names};
 use riemannian_laplace::internals::likelihood::Likelihood;
+use riemannian_laplace::internals::team::Team;
 use riemannian_laplace::{Dataset, Error, Schema};
 
 use super::arguments::LikelihoodName;
@@ -54,17 +55,59 @@ impl LeaveOutArgs {
     }
 
     /// The inputs at which a posterior is to predict, in the units of the file. `not_inputs` are columns of the file in
-    /// addition to those to ignore.
-    pub fn inputs_for_posterior(
+    /// addition to those to ignore. A file is read as its rows are needed; a pipe, which can be read once, whole.
+    pub fn rows_for_posterior(
         &self,
         path: &Path,
         not_inputs: &[String],
         posterior: &Laplace,
         console: &Console,
-    ) -> Result<Array2<f64>, Failure> {
+    ) -> Result<InputRows, Failure> {
         refuse_twice("--target", not_inputs)?;
         let schema = posterior.schema().without_scaling();
-        Ok(self.read(path, not_inputs, schema.targets(), console)?.inputs_for(&schema)?)
+        if !path.is_file() {
+            let table = self.read(path, not_inputs, schema.targets(), console)?;
+            return Ok(InputRows::Whole(table.inputs_for(&schema)?));
+        }
+        let options = self.options(not_inputs, schema.targets())?;
+        let rows = CsvStream::open(path, &options, StreamColumns::Inputs(schema), Team::alone())?;
+        self.note_dropped(path, rows.n_dropped(), console);
+        Ok(InputRows::Streamed(Box::new(rows)))
+    }
+}
+
+/// Inputs at which to predict.
+#[derive(Debug)]
+pub enum InputRows {
+    /// In memory.
+    Whole(Array2<f64>),
+    /// Read as they are needed.
+    Streamed(Box<CsvStream>),
+}
+
+/// One part of the inputs after another.
+type InputParts<'a> = Box<dyn Iterator<Item = Result<Array2<f64>, Failure>> + 'a>;
+
+impl InputRows {
+    /// The number of rows.
+    pub fn n_rows(&self) -> usize {
+        match self {
+            InputRows::Whole(inputs) => inputs.nrows(),
+            InputRows::Streamed(rows) => rows.n_rows(),
+        }
+    }
+
+    /// The rows in order, at most so many at a time.
+    pub fn parts(&self, most: usize) -> Result<InputParts<'_>, Failure> {
+        Ok(match self {
+            InputRows::Whole(inputs) => {
+                Box::new(inputs.axis_chunks_iter(Axis(0), most).map(|part| Ok(part.to_owned())))
+            }
+            InputRows::Streamed(rows) => {
+                let batches = rows.batches(0..rows.n_rows(), most)?;
+                Box::new(batches.map(|batch| Ok(batch?.inputs.into_owned())))
+            }
+        })
     }
 }
 
@@ -114,7 +157,8 @@ impl DataArgs {
 
     /// Reads the inputs of another file, which may or may not have the targets, in the units of the file.
     pub fn inputs_of(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<Array2<f64>, Failure> {
-        self.leave_out.inputs_for_posterior(path, &[], posterior, console)
+        let schema = posterior.schema().without_scaling();
+        Ok(self.leave_out.read(path, &[], schema.targets(), console)?.inputs_for(&schema)?)
     }
 
     /// Opens the file to be read in batches: the columns of a schema, or those that the options name.

@@ -10,7 +10,9 @@ use riemannian_laplace::Error;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::CsvStream;
 use riemannian_laplace::internals::evaluate::{ClosedForms, TrainingFit};
-use riemannian_laplace::internals::evidence::{AtBound, Free};
+use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
+use riemannian_laplace::internals::laplace::FitPart;
+use riemannian_laplace::internals::team::Shard;
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
 use riemannian_laplace::{EvidenceOptimum, EvidenceOptions, ValidationOptimum};
 use serde::Serialize;
@@ -27,7 +29,8 @@ use super::posterior;
 use super::posterior_form::FormArgs;
 use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
-use super::source::Reading;
+use super::shard;
+use super::source::{Reading, Source};
 use super::training_fit::{self, TrainingFitReport};
 use super::validation::{self, ValidationArgs, ValidationReport};
 
@@ -65,6 +68,10 @@ pub struct FitArgs {
     /// Keep the training data out of the file (which then holds a D × D matrix instead)
     #[arg(long)]
     without_data: bool,
+    /// Sum over part I of N of the data alone, to be joined with the others by `rla merge`; every part is given the same
+    /// options and all of the data
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["from", "optimize_on", "check"])]
+    shard: Option<Shard>,
     /// Where to write the posterior (one self-contained safetensors file)
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -158,6 +165,9 @@ struct BoundReport {
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let began = Instant::now();
+    if let Some(shard) = args.shard {
+        return fit_shard(args, shard, console);
+    }
     let Fitted { mut laplace, origin, out, streamed } = match &args.from.from {
         Some(path) => go_on(args, path, console)?,
         None => fit(args, console)?,
@@ -235,8 +245,18 @@ struct Fitted {
     streamed: Option<CsvStream>,
 }
 
-/// Fits a network to its data.
-fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
+/// A network, its data and what is to be fitted.
+struct Prepared {
+    /// The model, with the weights that are uncertain.
+    part: Arc<dyn Model>,
+    data: Source,
+    family: Family,
+    options: FitOptions,
+    out: OutputFile,
+}
+
+/// Reads a network and its data.
+fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     let (Some(model), Some(likelihood)) = (&args.model, args.likelihood) else {
         return Err(Failure::Usage("--model and --likelihood are needed without --from".to_string()));
     };
@@ -276,7 +296,7 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         console.note(format!("sigma is 1{units}: none of --sigma, --optimize and --optimize-on was given"));
     }
 
-    let _progress = console.spinner("fitting the posterior");
+    let _progress = console.spinner("choosing the weights");
     let rule = FitOptions { prior_precision: PriorValues::Shared(args.prior.first()), structure, ..Default::default() };
     let whole: Arc<dyn Model> = Arc::new(network.clone());
     let part = weights.restrict_with(&whole, data.batches(), &family, &rule).map_err(Failure::about(&model.path))?;
@@ -287,6 +307,13 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         curvature: args.curvature,
         structure,
     };
+    Ok(Prepared { part, data, family, options, out })
+}
+
+/// Fits a network to its data.
+fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
+    let Prepared { part, data, family, options, out } = prepare(args, console)?;
+    let _progress = console.spinner("fitting the posterior");
     let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
     let laplace = match start(&options) {
         // Tuning needs a place to start from, and finds its own way from there.
@@ -300,12 +327,34 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     Ok(Fitted { laplace, origin: Origin::New, out, streamed: data.streamed() })
 }
 
+/// Sums over a part of the data.
+fn fit_shard(args: &FitArgs, shard: Shard, console: &Console) -> Result<(), Failure> {
+    let Prepared { part, data, family, options, out } = prepare(args, console)?;
+    let progress = console.spinner("summing over a part of the data");
+    let mut sums = FitPart::fit(part, data.batches(), family, &options, shard)?;
+    if !args.without_data {
+        sums.keep_data(data.batches())?;
+    }
+    drop(progress);
+    if args.optimize {
+        shard::note_tuning(&mut sums, tuned(args))?;
+    }
+    sums.save(out.path())?;
+    let (rows, path) = (sums.rows(), out.path().display());
+    console.note(format!(
+        "part {shard}, rows {} to {}, written to {path}; join all with `rla merge`",
+        rows.start + 1,
+        rows.end
+    ));
+    Ok(())
+}
+
 /// How the data are read: in batches where the posterior does not keep them, or where several processes share them. To
-/// compare outputs, all of them are needed.
+/// compare outputs, all of them are needed; and a pipe can be read only once.
 fn reading(args: &FitArgs, console: &Console) -> Reading {
     let compared = args.model.as_ref().is_some_and(|model| model.check.is_some());
-    let batches = args.without_data || console.team().size() > 1;
-    if batches && !compared { Reading::Streamed } else { Reading::Whole }
+    let batches = args.without_data || args.shard.is_some() || console.team().size() > 1;
+    if batches && !compared && args.data.data.is_file() { Reading::Streamed } else { Reading::Whole }
 }
 
 /// Goes on from a posterior.
@@ -356,9 +405,14 @@ fn is_tuned(args: &FitArgs) -> bool {
     args.optimize || args.validation.path().is_some()
 }
 
-fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
+/// What --optimize tunes: the prior precision, in which structure, and sigma.
+fn tuned(args: &FitArgs) -> (Free, PriorStructure, Free) {
     let (prior, prior_structure) = args.prior.tuned();
-    let sigma = if args.sigma.is_empty() { Free::Tuned } else { Free::Held };
+    (prior, prior_structure, if args.sigma.is_empty() { Free::Tuned } else { Free::Held })
+}
+
+fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
+    let (prior, prior_structure, sigma) = tuned(args);
     let options = EvidenceOptions { prior, prior_structure, sigma, ..EvidenceOptions::for_posterior(laplace) };
     let sigma_is_free = options.sigma == Free::Tuned && laplace.family().sigma().is_some();
     if (options.prior == Free::Held || laplace.prior().is_earlier_posterior()) && !sigma_is_free {

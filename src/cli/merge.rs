@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use riemannian_laplace::Samples;
 use riemannian_laplace::internals::geodesic::{read_samples, write_samples};
+use riemannian_laplace::internals::laplace::FitPart;
 use riemannian_laplace::internals::tensors::TensorFile;
 
 use super::console::Console;
 use super::failure::Failure;
-use super::output::{OutputFile, counted};
+use super::output::{OutputFile, counted, short};
+use super::shard;
 
-/// Join the parts of one run: the samples of `sample --range` or `sample --shard`
+/// Join the parts of one run: samples of `sample --range` or `sample --shard`, or parts of a fit of `fit --shard`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct MergeArgs {
@@ -30,12 +32,20 @@ and so are parts between which samples are missing, or that have samples in comm
 Example:
   rla sample --posterior posterior.safetensors --samples 100 --shard 1/2 --out one.safetensors
   rla sample --posterior posterior.safetensors --samples 100 --shard 2/2 --out two.safetensors
-  rla merge one.safetensors two.safetensors --out samples.safetensors";
+  rla merge one.safetensors two.safetensors --out samples.safetensors
+
+Example, a fit in two jobs:
+  rla fit --model model.safetensors --data train.csv --target y --likelihood gaussian \\
+      --optimize --shard 1/2 --out fit1.safetensors
+  rla fit --model model.safetensors --data train.csv --target y --likelihood gaussian \\
+      --optimize --shard 2/2 --out fit2.safetensors
+  rla merge fit1.safetensors fit2.safetensors --out posterior.safetensors";
 
 /// What a part holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Samples,
+    Fit,
 }
 
 /// Runs the command.
@@ -54,6 +64,7 @@ pub fn run(args: &MergeArgs, console: &Console) -> Result<(), Failure> {
     }
     match expected {
         Kind::Samples => samples(args, &out, console),
+        Kind::Fit => fit(args, &out, console),
     }
 }
 
@@ -70,8 +81,23 @@ fn samples(args: &MergeArgs, out: &OutputFile, console: &Console) -> Result<(), 
     Ok(())
 }
 
+fn fit(args: &MergeArgs, out: &OutputFile, console: &Console) -> Result<(), Failure> {
+    let laplace = shard::join(&args.parts, out.path(), console)?;
+    console.note(format!(
+        "posterior of {} from {}, log marginal likelihood {}, written to {}",
+        counted(laplace.n_data(), "data point"),
+        counted(args.parts.len(), "part"),
+        short(laplace.log_marginal_likelihood()),
+        out.path().display()
+    ));
+    Ok(())
+}
+
 /// What a file holds, from the names of its tensors.
 fn kind(part: &Path) -> Result<Kind, Failure> {
+    if FitPart::is_in(part)? {
+        return Ok(Kind::Fit);
+    }
     let file = TensorFile::read_where(part, |_| false)?;
     let holds = |name: &str| file.names().iter().any(|found| found == name);
     if holds("theta") && holds("velocity") && holds("status") && !holds("sample") {
@@ -81,5 +107,8 @@ fn kind(part: &Path) -> Result<Kind, Failure> {
         Some(format) => format!("a {format}"),
         None => "no samples".to_string(),
     };
-    Err(Failure::Usage(format!("{}: it holds {what}; parts that `rla sample` wrote can be joined", part.display())))
+    Err(Failure::Usage(format!(
+        "{}: it holds {what}; parts that `rla sample` or `rla fit --shard` wrote can be joined",
+        part.display()
+    )))
 }

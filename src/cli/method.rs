@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use ndarray::Array2;
 use riemannian_laplace::Family;
 use riemannian_laplace::Laplace;
 use riemannian_laplace::internals::predict::{self, MonteCarlo};
-use riemannian_laplace::{Draws, Link, Prediction};
+use riemannian_laplace::{Draws, Link};
 use riemannian_laplace::{Error, Unsupported};
 
 use super::console::Console;
@@ -128,11 +127,9 @@ impl MethodArgs {
         self.link == Some(LinkName::None)
     }
 
-    /// The prediction at the inputs by the method that was asked for.
-    pub fn predict(&self, laplace: &Laplace, inputs: &Array2<f64>, console: &Console) -> Result<Prediction, Failure> {
-        let method = self.library_method(self.method, laplace, console)?;
-        let _progress = console.spinner("predicting");
-        Ok(laplace.predict(inputs, &method)?)
+    /// The method that was asked for, as the library takes it; its samples, if any, are drawn here.
+    pub fn prepare(&self, laplace: &Laplace, console: &Console) -> Result<predict::Method, Failure> {
+        self.library_method(self.method, laplace, console)
     }
 
     /// A method as the library takes it; its samples, if any, are drawn here.

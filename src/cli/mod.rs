@@ -27,6 +27,7 @@ mod prior;
 mod sample;
 mod sampling;
 mod scaling;
+mod shard;
 mod signals;
 mod smoothing;
 mod source;

@@ -55,26 +55,34 @@ impl OutputFile {
     }
 
     /// Writes the whole file, a piece at a time.
-    pub fn write(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
+    pub fn write<T>(&self, fill: impl FnOnce(&mut dyn Write) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut file = WholeFile::create(&self.path)?;
-        fill(&mut file).map_err(|source| Error::Write { path: self.path.clone(), source })?;
-        Ok(file.commit()?)
+        let result = fill(&mut file).map_err(|failure| match failure {
+            Failure::Library(Error::Write { source, .. }) => Error::Write { path: self.path.clone(), source }.into(),
+            other => other,
+        })?;
+        file.commit()?;
+        Ok(result)
     }
 }
 
 /// Prints to stdout. A reader that has gone away (`| head`) is not a failure.
 pub fn print(text: &str) -> Result<(), Failure> {
-    print_with(|stdout| stdout.write_all(text.as_bytes()))
+    let broken = |source| Failure::from(Error::Write { path: PathBuf::new(), source });
+    print_with(|stdout| stdout.write_all(text.as_bytes()).map_err(broken))
 }
 
 /// Prints to stdout, a piece at a time.
-pub fn print_with(fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
+pub fn print_with<T: Default>(fill: impl FnOnce(&mut dyn Write) -> Result<T, Failure>) -> Result<T, Failure> {
     let mut stdout = BufWriter::new(std::io::stdout().lock());
-    match fill(&mut stdout).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::Write { path: PathBuf::from("standard output"), source: error }.into())
-        }
-        _ => Ok(()),
+    let broken = |source| Failure::from(Error::Write { path: PathBuf::new(), source });
+    let result = fill(&mut stdout).and_then(|result| stdout.flush().map(|()| result).map_err(broken));
+    match result {
+        Err(Failure::Library(Error::Write { source, .. })) => match source.kind() {
+            ErrorKind::BrokenPipe => Ok(T::default()),
+            _ => Err(Error::Write { path: PathBuf::from("standard output"), source }.into()),
+        },
+        result => result,
     }
 }
 
@@ -99,10 +107,20 @@ impl<'a> Columns<'a> {
         self.values.push(values);
     }
 
-    /// Writes the table as CSV, each number with enough digits to read the same number back.
-    pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
+    /// Writes the whole table as CSV.
+    pub fn write_csv(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let broken = |source| Failure::from(Error::Write { path: PathBuf::new(), source });
+        self.write_header(out).and_then(|()| self.write_rows(out)).map_err(broken)
+    }
+
+    /// Writes the names as the first line of a CSV.
+    pub fn write_header(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        writeln!(out, "{}", self.names.join(","))
+    }
+
+    /// Writes the rows as CSV, each number with enough digits to read the same number back.
+    pub fn write_rows(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let rows = self.values.first().map_or(0, ArrayView1::len);
-        writeln!(out, "{}", self.names.join(","))?;
         for row in 0..rows {
             let cells: Vec<String> =
                 self.values.iter().filter_map(|column| column.get(row).map(|value| number(*value))).collect();

@@ -1,5 +1,6 @@
 //! `rla predict`: means, variances and probabilities at new inputs.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -7,12 +8,13 @@ use ndarray::{Array2, Axis};
 use riemannian_laplace::Family;
 use riemannian_laplace::Prediction;
 use riemannian_laplace::Schema;
-use riemannian_laplace::internals::predict::LatentGaussian;
+use riemannian_laplace::internals::predict::{LatentGaussian, SamplingReport};
+use riemannian_laplace::{Error, Laplace, Method};
 
 use super::arguments;
 use super::certificate::CertificateArgs;
-use super::console::Console;
-use super::data::LeaveOutArgs;
+use super::console::{Console, Progress};
+use super::data::{InputRows, LeaveOutArgs};
 use super::failure::Failure;
 use super::method::MethodArgs;
 use super::output::{Columns, OutputFile, counted, print_with};
@@ -60,6 +62,9 @@ Example, averaging 1000 sampled networks, on a file that also holds the target:
   rla predict --posterior posterior.safetensors --inputs test.csv --target y \\
       --method nn --samples 1000 --seed 7 --out predictions.csv";
 
+/// The rows that are predicted at a time. The numbers of sampled methods do not depend on it.
+const ROWS_AT_ONCE: usize = 4096;
+
 /// Runs the command.
 pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_single()?;
@@ -72,33 +77,71 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
         _ => None,
     };
     let laplace = args.posterior.load(console)?;
-    let inputs = args.leave_out.inputs_for_posterior(&args.inputs, &args.target, &laplace, console)?;
-    let prediction = args.method.predict(&laplace, &inputs, console)?;
-    let (latent, covariances, interval);
-    let columns = if args.method.wants_latent() {
-        latent =
-            prediction.latent()?.ok_or_else(|| Failure::Usage("--link none belongs to --method glm".to_string()))?;
-        covariances = flat_covariances(&latent);
-        latent_columns(&latent, &covariances)
-    } else {
-        interval = match prediction.class_probabilities() {
-            Some(_) => None,
-            None => Some(prediction.interval(args.interval)?),
-        };
-        prediction_columns(&prediction, interval.as_ref(), laplace.schema())
-    };
-    let not_finite = columns.count_not_finite();
-    if not_finite > 0 {
-        console.warn(format!("{not_finite} predicted numbers are NaN or infinite: the outputs left the range of f64"));
-    }
-    match &out {
-        Some(file) => {
-            file.write(|out| columns.write_csv(out))?;
-            console.note(format!("{} written to {}", counted(inputs.nrows(), "prediction"), file.path().display()));
+    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, &laplace, console)?;
+    let method = args.method.prepare(&laplace, console)?;
+    let outcome = {
+        let job = Job { args, laplace: &laplace, method: &method, progress: console.bar("predicting", rows.n_rows()) };
+        match &out {
+            Some(file) => file.write(|out| job.write(&rows, out))?,
+            None => print_with(|out| job.write(&rows, out))?,
         }
-        None => print_with(|out| columns.write_csv(out))?,
+    };
+    if outcome.not_finite > 0 {
+        let count = outcome.not_finite;
+        console.warn(format!("{count} predicted numbers are NaN or infinite: the outputs left the range of f64"));
     }
-    prediction.samples.map_or(Ok(()), |report| args.certificate.check(report))
+    if let Some(file) = &out {
+        console.note(format!("{} written to {}", counted(rows.n_rows(), "prediction"), file.path().display()));
+    }
+    outcome.samples.map_or(Ok(()), |report| args.certificate.check(report))
+}
+
+/// Predictions that are made and written some rows at a time.
+struct Job<'a> {
+    args: &'a PredictArgs,
+    laplace: &'a Laplace,
+    method: &'a Method,
+    progress: Progress,
+}
+
+/// What is said of all predictions.
+#[derive(Default)]
+struct Written {
+    not_finite: usize,
+    samples: Option<SamplingReport>,
+}
+
+impl Job<'_> {
+    fn write(&self, rows: &InputRows, out: &mut dyn Write) -> Result<Written, Failure> {
+        let mut written = Written::default();
+        let broken = |source| Failure::from(Error::Write { path: PathBuf::from("the predictions"), source });
+        for (index, inputs) in rows.parts(ROWS_AT_ONCE)?.enumerate() {
+            let inputs = inputs?;
+            let prediction = self.laplace.predict(&inputs, self.method)?;
+            let (latent, covariances, interval);
+            let columns = if self.args.method.wants_latent() {
+                latent = prediction
+                    .latent()?
+                    .ok_or_else(|| Failure::Usage("--link none belongs to --method glm".to_string()))?;
+                covariances = flat_covariances(&latent);
+                latent_columns(&latent, &covariances)
+            } else {
+                interval = match prediction.class_probabilities() {
+                    Some(_) => None,
+                    None => Some(prediction.interval(self.args.interval)?),
+                };
+                prediction_columns(&prediction, interval.as_ref(), self.laplace.schema())
+            };
+            if index == 0 {
+                columns.write_header(out).map_err(broken)?;
+            }
+            columns.write_rows(out).map_err(broken)?;
+            written.not_finite += columns.count_not_finite();
+            written.samples = prediction.samples;
+            self.progress.advance_by(inputs.nrows());
+        }
+        Ok(written)
+    }
 }
 
 /// Adds one column per output, with a suffix when there are several.

@@ -7,11 +7,12 @@ use std::time::Instant;
 use clap::Args;
 use riemannian_laplace::internals::geodesic::{MetricOptions, Run, Watch, write_samples};
 use riemannian_laplace::internals::predict::SamplingReport;
+use riemannian_laplace::internals::team::Shard;
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{Error, GeodesicOptions, MetricName, SamplerOptions, Samples};
 use serde::Serialize;
 
-use super::arguments::{self, Shard};
+use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
 use super::draws::SAMPLES;
@@ -39,7 +40,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "A..B", value_parser = arguments::range, conflicts_with = "samples")]
     range: Option<Range<usize>>,
     /// The I-th of N parts of the samples, to be joined with the others by `rla merge`
-    #[arg(long, value_name = "I/N", value_parser = arguments::shard, conflicts_with = "range")]
+    #[arg(long, value_name = "I/N", conflicts_with = "range")]
     shard: Option<Shard>,
     /// The seed: sample i of a seed is the same in any range, on any number of threads
     #[arg(long, default_value_t = 0)]

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use ndarray::Array2;
+
 use super::index::{Labels, Mark, Part, at, scan};
 use super::reader::{Cells, OpenTable};
 use super::table::{missing_column, with_words};
@@ -21,6 +23,15 @@ pub enum StreamColumns {
     Labels(Vec<String>),
     /// Those of a schema, by name, scaled as it says.
     Schema(Schema),
+    /// The inputs of a schema alone; there are no targets.
+    Inputs(Schema),
+}
+
+/// Whether targets are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Targets {
+    Read,
+    None,
 }
 
 /// A CSV file that is read as its rows are needed.
@@ -44,6 +55,7 @@ pub struct CsvStream {
     path: PathBuf,
     options: TableOptions,
     schema: Schema,
+    targets: Targets,
     marks: Vec<Mark>,
     n_rows: usize,
     n_dropped: usize,
@@ -59,7 +71,7 @@ impl CsvStream {
         let names = table.columns();
         let labels = match &columns {
             StreamColumns::Labels(targets) => positions(path, &names, targets)?,
-            StreamColumns::Targets(_) | StreamColumns::Schema(_) => Vec::new(),
+            StreamColumns::Targets(_) | StreamColumns::Schema(_) | StreamColumns::Inputs(_) => Vec::new(),
         };
         let parts = scan(&mut table, &labels, &team)?;
         let (mut marks, mut n_rows, mut n_dropped, mut lines) = (Vec::new(), 0, 0, 0);
@@ -74,12 +86,13 @@ impl CsvStream {
             let every = if n_dropped > 0 { ": every row has an empty cell" } else { "" };
             return Err(Error::NoRows { what: format!("{}{every}", path.display()) });
         }
+        let targets = if matches!(columns, StreamColumns::Inputs(_)) { Targets::None } else { Targets::Read };
         let schema = match columns {
-            StreamColumns::Schema(schema) => schema,
+            StreamColumns::Schema(schema) | StreamColumns::Inputs(schema) => schema,
             StreamColumns::Targets(targets) => split(path, &names, &targets)?,
             StreamColumns::Labels(targets) => with_labels(path, split(path, &names, &targets)?, &parts)?,
         };
-        Ok(Self { path: path.to_path_buf(), options: options.clone(), schema, marks, n_rows, n_dropped, team })
+        Ok(Self { path: path.to_path_buf(), options: options.clone(), schema, targets, marks, n_rows, n_dropped, team })
     }
 
     /// The number of rows that are left out because a cell is empty.
@@ -176,8 +189,15 @@ impl Rows<'_> {
 
     fn batch<'a>(&mut self) -> Result<Batch<'a>> {
         let first_row = self.next;
-        let data = self.table()?.dataset_for(&self.stream.schema)?;
-        let (inputs, targets) = data.into_arrays();
+        let (table, schema) = (self.table()?, &self.stream.schema);
+        let (inputs, targets) = match self.stream.targets {
+            Targets::Read => table.dataset_for(schema)?.into_arrays(),
+            Targets::None => {
+                let inputs = table.inputs_for(schema)?;
+                let none = Array2::zeros((inputs.nrows(), 0));
+                (inputs, none)
+            }
+        };
         Ok(Batch { first_row, inputs: inputs.into(), targets: targets.into() })
     }
 

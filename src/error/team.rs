@@ -32,4 +32,27 @@ pub enum TeamError {
         /// What to do instead.
         advice: &'static str,
     },
+    /// No part of a fit to join.
+    #[error("there are no parts to join")]
+    NoParts,
+    /// Parts of different fits.
+    #[error("parts {one} and {other} are of different fits: their networks, columns, priors or options differ")]
+    OtherFit {
+        /// One part.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A part that is not there.
+    #[error("part {part} of the fit is missing")]
+    MissingPart {
+        /// Which.
+        part: String,
+    },
+    /// A part that is there twice.
+    #[error("part {part} of the fit is given twice")]
+    PartTwice {
+        /// Which.
+        part: String,
+    },
 }

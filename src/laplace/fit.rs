@@ -80,18 +80,9 @@ impl Laplace {
         family: Family,
         options: &FitOptions,
     ) -> Result<Self> {
-        family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
-        let prior = Prior::gaussian(options.prior_precision.over(&model.group_sizes())?);
-        let prior = prior.around(options.prior_mean.clone())?;
-        let temperature = checked_temperature(options.temperature)?;
-        let (kind, n_data) = (options.curvature, data.n_rows());
-        let problem = Problem { model, family, kind, temperature, n_data, data: None };
-        problem.check_noise()?;
-        let structure = choose(&problem, options.structure, prior.precision())?;
+        let (problem, prior, structure) = prepare(model, data, family, options)?;
         let (curvature, fit) = accumulate(&problem, structure, data)?;
-        let (schema, n_targets) = (data.schema(), problem.family.likelihood().n_targets(problem.model.n_outputs()));
-        check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
-        check_size("number of target names", n_targets, schema.targets().len())?;
+        let schema = data.schema();
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
         Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
@@ -309,6 +300,27 @@ impl Laplace {
     }
 }
 
+/// What is fitted, under which prior and in which structure; checked before the data are read.
+pub(super) fn prepare(
+    model: Arc<dyn Model>,
+    data: &dyn Batches,
+    family: Family,
+    options: &FitOptions,
+) -> Result<(Problem, Prior, Structure)> {
+    family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
+    let prior = Prior::gaussian(options.prior_precision.over(&model.group_sizes())?);
+    let prior = prior.around(options.prior_mean.clone())?;
+    let temperature = checked_temperature(options.temperature)?;
+    let (kind, n_data) = (options.curvature, data.n_rows());
+    let problem = Problem { model, family, kind, temperature, n_data, data: None };
+    problem.check_noise()?;
+    let structure = choose(&problem, options.structure, prior.precision())?;
+    let (schema, n_targets) = (data.schema(), problem.family.likelihood().n_targets(problem.model.n_outputs()));
+    check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
+    check_size("number of target names", n_targets, schema.targets().len())?;
+    Ok((problem, prior, structure))
+}
+
 /// T, where it is one.
 pub(super) fn checked_temperature(temperature: f64) -> Result<f64> {
     if temperature > 0.0 && temperature.is_finite() { Ok(temperature) } else { Err(Error::Temperature(temperature)) }
@@ -394,6 +406,23 @@ impl Fit {
         match family.sigma() {
             Some(_) => Fit::SquaredErrors(vec![0.0; n_outputs]),
             None => Fit::LogLikelihood(0.0),
+        }
+    }
+
+    /// Its numbers.
+    pub(super) fn numbers(&self) -> Vec<f64> {
+        match self {
+            Fit::SquaredErrors(errors) => errors.clone(),
+            Fit::LogLikelihood(value) => vec![*value],
+        }
+    }
+
+    /// One of the same kind with other numbers, where there are as many.
+    pub(super) fn with_numbers(&self, values: Vec<f64>) -> Option<Self> {
+        match (self, &values[..]) {
+            (Fit::SquaredErrors(errors), _) => (errors.len() == values.len()).then_some(Fit::SquaredErrors(values)),
+            (Fit::LogLikelihood(_), [value]) => Some(Fit::LogLikelihood(*value)),
+            (Fit::LogLikelihood(_), _) => None,
         }
     }
 

@@ -19,7 +19,9 @@ mod low_rank_precision;
 mod matrix_free;
 mod options;
 mod problem;
+mod record;
 mod ridge;
+mod shard;
 mod share;
 mod solver_report;
 mod structure;
@@ -42,6 +44,7 @@ pub use matrix_free::{MatrixFree, MatrixFreeOptions};
 pub use options::{FitOptions, PriorValues};
 pub use problem::{BatchRows, Problem};
 pub use ridge::{Ridge, RidgeSolver, SolverName};
+pub use shard::FitPart;
 pub use solver_report::SolverReport;
 pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,

@@ -32,10 +32,7 @@ impl Parts for BlockSums<'_> {
             what: "this structure of the posterior",
             advice: "fit it in one process, or choose the Kronecker or the diagonal structure",
         })?;
-        let fit = match fit {
-            Fit::SquaredErrors(errors) => errors.clone(),
-            Fit::LogLikelihood(value) => vec![*value],
-        };
+        let fit = fit.numbers();
         let tensors = saved.iter().map(|tensor| (tensor.name.as_str(), &tensor.shape[..], &tensor.values[..]));
         Ok(pack_tensors(tensors.chain([(FIT, &[fit.len()][..], &fit[..])])))
     }
@@ -43,11 +40,8 @@ impl Parts for BlockSums<'_> {
     fn decode(&self, message: &[u8]) -> Result<Self::Part> {
         let mut tensors = Received(unpack_tensors(message)?);
         let values = tensors.0.remove(FIT).ok_or(TeamError::Message)?.values;
-        let fit = match (Fit::none(&self.problem.family, self.problem.model.n_outputs()), &values[..]) {
-            (Fit::SquaredErrors(none), _) if none.len() == values.len() => Fit::SquaredErrors(values),
-            (Fit::LogLikelihood(_), [value]) => Fit::LogLikelihood(*value),
-            _ => return Err(TeamError::Message.into()),
-        };
+        let none = Fit::none(&self.problem.family, self.problem.model.n_outputs());
+        let fit = none.with_numbers(values).ok_or(TeamError::Message)?;
         Ok((self.structure.load_sums(self.problem, &mut tensors)?, fit))
     }
 }

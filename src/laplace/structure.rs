@@ -324,7 +324,7 @@ impl Structure {
     /// Whether the curvature is a sum over data points of a size that does not grow with them, so that ranks and shards
     /// can each make a part of it.
     pub fn is_sum(self) -> bool {
-        !matches!(self, Structure::Auto | Structure::FunctionSpace | Structure::LowRank(_))
+        !matches!(self, Structure::Auto | Structure::FunctionSpace | Structure::LowRank(_) | Structure::MatrixFree)
     }
 }
 

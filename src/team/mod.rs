@@ -13,6 +13,7 @@
 mod message;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod shard;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use crate::error::TeamError;
 pub use message::{pack_numbers, pack_tensors, unpack_numbers, unpack_tensors};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
+pub use shard::Shard;
 
 /// Processes numbered 0 to R − 1, each of which can send bytes to any other.
 pub trait Ranks: Send + Sync + std::fmt::Debug {
