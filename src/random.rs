@@ -45,6 +45,8 @@ pub enum Purpose {
     TraceProbe,
     /// Draws of the weights from which variances are estimated; the index is the draw.
     VarianceDraw,
+    /// Which samples of weighted ones are kept; the index is always 0.
+    Resampling,
     /// Synthetic data, and whatever else a caller draws for itself.
     Data,
 }
@@ -52,7 +54,7 @@ pub enum Purpose {
 impl Purpose {
     /// Every purpose, for tests.
     #[cfg(test)]
-    const ALL: [Purpose; 16] = [
+    const ALL: [Purpose; 17] = [
         Purpose::Velocity,
         Purpose::Initialization,
         Purpose::Shuffle,
@@ -68,6 +70,7 @@ impl Purpose {
         Purpose::Subnetwork,
         Purpose::TraceProbe,
         Purpose::VarianceDraw,
+        Purpose::Resampling,
         Purpose::Data,
     ];
 
@@ -89,6 +92,7 @@ impl Purpose {
             Purpose::Subnetwork => b"subnetwork",
             Purpose::TraceProbe => b"trace probe",
             Purpose::VarianceDraw => b"variance draw",
+            Purpose::Resampling => b"resampling",
             Purpose::Data => b"data",
         }
     }
@@ -151,7 +155,7 @@ mod tests {
             for seed in (0..40).chain([1 << 32, u64::MAX - 1, u64::MAX]) {
                 for purpose in Purpose::ALL {
                     let word = stream(seed, purpose, index).next_u64();
-                    // 33,540 words of 64 bits: two are equal by chance with probability 3e-11.
+                    // 38,012 words of 64 bits: two are equal by chance with probability 4e-11.
                     let before = met.insert(word, (seed, purpose, index));
                     assert_eq!(before, None, "seed {seed}, {purpose:?}, index {index}");
                 }

@@ -36,6 +36,7 @@ mod threads;
 mod train;
 mod training_fit;
 mod validation;
+mod weights;
 
 use std::process::ExitCode;
 

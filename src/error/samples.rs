@@ -37,6 +37,9 @@ pub enum JoinError {
     /// Parts whose metrics are made of different amounts of data.
     #[error("the metrics of the parts are made of different batches of data")]
     Batch,
+    /// Some parts have weights.
+    #[error("some parts have the weights of their samples, others have none")]
+    Weights,
     /// A part whose arrays differ in length.
     #[error("the rows of a part have different lengths")]
     Ragged,

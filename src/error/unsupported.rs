@@ -55,6 +55,32 @@ pub enum Unsupported {
         /// The network.
         model: String,
     },
+    /// A likelihood whose outputs have no Euclidean coordinates.
+    #[error(
+        "the weights of samples need outputs with Euclidean coordinates, which a {likelihood} likelihood does not have; use the samples without weights"
+    )]
+    Isometry {
+        /// The likelihood.
+        likelihood: &'static str,
+    },
+    /// Too many Jacobi fields.
+    #[error(
+        "the weights of samples take one Jacobi field per parameter: at most {most} parameters, found {found}; use the samples without weights"
+    )]
+    ManyFields {
+        /// Parameters of the model.
+        found: usize,
+        /// The most.
+        most: usize,
+    },
+    /// Jacobi fields of a metric that jumps, or of another network's metric.
+    #[error(
+        "the weights of samples need a smooth network: the metric of one with kinks is that of another network; use tanh, silu or gelu, or the samples without weights"
+    )]
+    KinkedFields,
+    /// Jacobi fields of a metric from a part of the data.
+    #[error("the weights of samples need the metric of all data; leave out the part")]
+    BatchFields,
     /// A structure that is computed from the training data, and cannot be saved without them.
     #[error("the {0} solver needs the training data; keep them in the file, or fit in weight space")]
     SaveWithoutData(&'static str),

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod curves;
+mod importance;
 mod intervals;
 mod leave_one_out;
 mod ranking;
@@ -12,6 +13,7 @@ pub mod wasserstein;
 
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
 pub use curves::{COVERAGE_LEVELS, Curves};
+pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out, smooth_weights,

@@ -8,6 +8,7 @@
 //! | `path_drift` | \[S\] | its largest at accepted states on the way |
 //! | `status` | \[S\] | the code of the [`Outcome`] |
 //! | `indices` | \[D\] | of a posterior over some parameters: their places in the whole model's θ |
+//! | `log_weight`, `conjugate` | \[S\] | where asked for: logarithms of importance weights, conjugate points on the way |
 //! | `certified` | \[S\] | 1 where the end was reached with everything within its bound, otherwise 0 |
 //!
 //! The metadata are `range` (`a..b`), and `posterior` (its fingerprint), `metric`, `seed` and `smoothing` (the width over which the metric rounds kinks)
@@ -19,6 +20,7 @@ use std::path::Path;
 
 use ndarray::Array2;
 
+use super::density::SampleDensities;
 use super::samples::{Outcome, Samples};
 use crate::error::{Error, Result};
 use crate::tensors::{self, TensorFile, Values};
@@ -45,6 +47,12 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
     if let Some(places) = &samples.indices {
         indices = places.iter().map(|&index| index as i64).collect();
         entries.push(("indices", vec![indices.len()], Values::Integer(&indices)));
+    }
+    let conjugate: Vec<i64>;
+    if let Some(density) = &samples.density {
+        conjugate = density.conjugate.iter().map(|&count| count as i64).collect();
+        entries.push(("log_weight", vec![count], Values::Real(&density.log_weight)));
+        entries.push(("conjugate", vec![count], Values::Integer(&conjugate)));
     }
     let Range { start, end } = samples.range;
     let metadata = [
@@ -120,6 +128,14 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         }
     }
     let posterior = file.optional("posterior", |text| Some(text.to_string()))?;
+    let density = if file.contents.tensors.contains_key("log_weight") {
+        let whole = |value: f64| (value >= 0.0 && value.fract() == 0.0).then_some(value as usize);
+        let log_weight = file.take_row("log_weight", count)?;
+        let conjugate = file.take_codes("conjugate", count, "a whole number, at least 0", whole)?;
+        Some(SampleDensities { log_weight, conjugate })
+    } else {
+        None
+    };
     let metric = file.optional("metric", |text| text.parse().ok())?;
     let seed = file.optional("seed", |text| text.parse().ok())?;
     let smoothing = file.optional("smoothing", |text| text.parse().ok().filter(|width: &f64| *width > 0.0))?;
@@ -147,6 +163,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         solver_name: None,
         solver: None,
         batch: None,
+        density,
     })
 }
 

@@ -1,8 +1,10 @@
 //! Geodesics: the exponential map with its certificate, the logarithmic map, and samples of the wrapped Gaussian.
 
 mod checkpoint;
+mod density;
 mod exponential;
 mod file;
+mod jacobi;
 mod keeper;
 mod logarithm;
 mod name;
@@ -16,8 +18,10 @@ mod subsampled;
 
 pub use crate::error::{JoinError, UnknownMetric};
 pub use checkpoint::{Checkpoint, Run};
+pub use density::{MOST_PARAMETERS, SampleDensities, densities, sample_densities};
 pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicLimits, GeodesicOptions};
 pub use file::{read_samples, write_samples};
+pub use jacobi::{JacobiField, JacobiFields, JacobiOptions};
 pub use keeper::{Finished, Keeper, Watch};
 pub use logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
 pub use name::MetricName;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ndarray::{Array2, Axis, concatenate};
 
+use super::density::SampleDensities;
 use super::keeper::Finished;
 use super::name::MetricName;
 use super::residuals::Residuals;
@@ -89,6 +90,8 @@ pub struct Samples {
     pub solver: Option<SolverReport>,
     /// How far a sub-sampled metric is from that of all data, if one was used.
     pub batch: Option<BatchReport>,
+    /// Their importance weights, where they were asked for.
+    pub density: Option<SampleDensities>,
 }
 
 impl Samples {
@@ -113,6 +116,7 @@ impl Samples {
             solver_name: None,
             solver: None,
             batch: None,
+            density: None,
         };
         for (row, finished) in geodesics.into_iter().enumerate() {
             let (geodesic, outcome) = (&finished.0, finished.1);
@@ -173,6 +177,26 @@ impl Samples {
         self.theta.select(Axis(0), &rows)
     }
 
+    /// The samples of these rows, in this order and any number of times. They are no range of a seed any more.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        fn pick<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
+            rows.iter().filter_map(|&row| values.get(row).cloned()).collect()
+        }
+        Self {
+            seed: None,
+            range: 0..rows.len(),
+            theta: self.theta.select(Axis(0), rows),
+            velocity: self.velocity.select(Axis(0), rows),
+            evaluations: pick(&self.evaluations, rows),
+            drift: pick(&self.drift, rows),
+            path_drift: pick(&self.path_drift, rows),
+            outcome: pick(&self.outcome, rows),
+            certified: pick(&self.certified, rows),
+            density: None,
+            ..self.clone()
+        }
+    }
+
     /// The mean number of evaluations: the paper's T.
     pub fn mean_evaluations(&self) -> f64 {
         self.evaluations.iter().sum::<usize>() as f64 / self.len().max(1) as f64
@@ -231,6 +255,7 @@ impl Samples {
             solver_name: first.solver_name,
             solver: None,
             batch: None,
+            density: None,
         };
         for part in parts {
             whole.evaluations.extend(part.evaluations);
@@ -245,6 +270,12 @@ impl Samples {
                 match &mut whole.residuals {
                     Some(whole) => whole.merge(&residuals),
                     none => *none = Some(residuals),
+                }
+            }
+            if let Some(density) = part.density {
+                match &mut whole.density {
+                    Some(whole) => whole.extend(density),
+                    none => *none = Some(density),
                 }
             }
             if let Some(report) = part.batch {
@@ -279,6 +310,9 @@ impl Samples {
         }
         if self.batch.as_ref().map(|report| report.batch) != next.batch.as_ref().map(|report| report.batch) {
             return Err(JoinError::Batch);
+        }
+        if self.density.is_some() != next.density.is_some() {
+            return Err(JoinError::Weights);
         }
         if self.range.end > next.range.start {
             return Err(JoinError::Overlap(self.range.clone(), next.range.clone()));

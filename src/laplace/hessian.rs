@@ -71,7 +71,7 @@ pub(super) fn add_negative_hessian(
 }
 
 /// Column `index` of Σₙ rₙ∇²fₙ, from its diagonal entry on.
-fn second_derivatives(map: &Arc<dyn Map>, theta: &[f64], scores: &[f64], index: usize) -> Vec<f64> {
+pub(crate) fn second_derivatives(map: &Arc<dyn Map>, theta: &[f64], scores: &[f64], index: usize) -> Vec<f64> {
     let (n, p, d) = (map.n_points(), map.n_outputs(), map.n_params());
     let (mut direction, mut column) = (vec![0.0; d], vec![0.0; d]);
     direction[index] = 1.0;

@@ -38,6 +38,7 @@ pub use file::Contents;
 pub(crate) use fit::BATCH_NUMBERS;
 pub use fit::Laplace;
 pub use function_space::FunctionSpace;
+pub(crate) use hessian::second_derivatives;
 pub use iterative::{Iterative, IterativeOptions, Space};
 pub use kind::CurvatureKind;
 pub use matrix_free::{MatrixFree, MatrixFreeOptions};

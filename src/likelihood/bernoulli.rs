@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, TargetError, check_values, write, write_diagonal};
+use super::{Likelihood, TargetError, check_values, write, write_diagonal, write_separable_isometry};
 use crate::elementary::{exp, sigmoid, softplus, vectorized_sum};
 
 /// Independent yes/no targets, one per output, whose log odds are the outputs.
@@ -89,6 +89,16 @@ impl Likelihood for Bernoulli {
                 deviation * second + 0.5 * skewness * (deviation * first) * first
             }),
         );
+    }
+
+    fn isometry(&self, outputs: &[f64], slopes: &mut [f64], bends: &mut [f64]) -> bool {
+        let derivatives = outputs.iter().map(|&f| {
+            // u′ = √(p(1 − p)) and u″ = ½u′(1 − 2p).
+            let root = deviation(f);
+            (root, -0.5 * root * (0.5 * f).tanh())
+        });
+        write_separable_isometry(slopes, bends, derivatives);
+        true
     }
 
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {

@@ -167,6 +167,24 @@ impl Likelihood for Categorical {
     }
 
     /// Var_p ḟ in one pass: class by class, the weighted mean moves and the weighted squares grow by a positive term.
+    fn isometry(&self, outputs: &[f64], slopes: &mut [f64], bends: &mut [f64]) -> bool {
+        let count = outputs.len();
+        let softmax = Softmax::new(outputs);
+        let root = |k: usize| softmax.roots().nth(k).unwrap_or(0.0);
+        let p = |k: usize| root(k).powi(2);
+        let unit = |i: usize, j: usize| f64::from(u8::from(i == j));
+        for k in 0..count {
+            for i in 0..count {
+                slopes[k * count + i] = root(k) * (unit(k, i) - p(i));
+                for j in 0..count {
+                    let product = 0.5 * (unit(k, i) - p(i)) * (unit(k, j) - p(j));
+                    bends[(k * count + i) * count + j] = root(k) * (product - p(j) * (unit(i, j) - p(i)));
+                }
+            }
+        }
+        true
+    }
+
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
         let softmax = Softmax::new(outputs);
         let origin = softmax.at_top(first);

@@ -2,7 +2,10 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, NoiseError, TargetError, at_least_outputs, check_values, write, write_diagonal};
+use super::{
+    Likelihood, NoiseError, TargetError, at_least_outputs, check_values, write, write_diagonal,
+    write_separable_isometry,
+};
 use crate::elementary::vectorized_sum;
 use crate::linalg::dot;
 use crate::random::fill_standard_normal;
@@ -127,6 +130,11 @@ impl Likelihood for Gaussian {
             [sigma] => write(force, second.iter().map(|second| second / sigma)),
             _ => write(force, second.iter().zip(self.levels()).map(|(second, sigma)| second / sigma)),
         }
+    }
+
+    fn isometry(&self, _: &[f64], slopes: &mut [f64], bends: &mut [f64]) -> bool {
+        write_separable_isometry(slopes, bends, self.levels().map(|sigma| (1.0 / sigma, 0.0)));
+        true
     }
 
     fn fisher_quadratic(&self, _: &[f64], first: &[f64]) -> f64 {

@@ -109,6 +109,20 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// Writes z, with R z = H f̈ + C(ḟ, ḟ).
     fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]);
 
+    /// Coordinates u(f) in which the output metric is Euclidean, by their derivatives: writes ∂u_k/∂f_j at `k·P + j` and
+    /// ∂²u_k/∂f_i∂f_j at `(k·P + i)·P + j`. Returns false, with nothing written, where there are none: the outputs of a
+    /// heteroscedastic Gaussian are a hyperbolic plane.
+    ///
+    /// | likelihood | u(f) |
+    /// |---|---|
+    /// | Gaussian | f/σ |
+    /// | Bernoulli | 2 atan e^(f/2) |
+    /// | categorical | 2√softmax f, on a sphere |
+    /// | Poisson | 2e^(f/2) |
+    fn isometry(&self, _outputs: &[f64], _slopes: &mut [f64], _bends: &mut [f64]) -> bool {
+        false
+    }
+
     /// ḟᵀ H ḟ, as a sum of squares.
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64;
 
@@ -186,6 +200,17 @@ fn write_diagonal(matrix: &mut [f64], n: usize, diagonal: impl Iterator<Item = f
     matrix.fill(0.0);
     for (entry, value) in matrix.iter_mut().step_by(n + 1).zip(diagonal) {
         *entry = value;
+    }
+}
+
+/// The derivatives of coordinates that take one output each, from the first and second derivative of every one.
+fn write_separable_isometry(slopes: &mut [f64], bends: &mut [f64], derivatives: impl Iterator<Item = (f64, f64)>) {
+    slopes.fill(0.0);
+    bends.fill(0.0);
+    let count = slopes.len().isqrt();
+    for (k, (first, second)) in derivatives.take(count).enumerate() {
+        slopes[k * count + k] = first;
+        bends[(k * count + k) * count + k] = second;
     }
 }
 

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
 
-use super::{Likelihood, TargetError, check_values, write, write_diagonal};
+use super::{Likelihood, TargetError, check_values, write, write_diagonal, write_separable_isometry};
 use crate::elementary::exp;
 
 /// The largest count up to which every whole number is an f64: 2⁵³.
@@ -72,6 +72,12 @@ impl Likelihood for Poisson {
     fn whitened_force(&self, outputs: &[f64], first: &[f64], second: &[f64], force: &mut [f64]) {
         let jets = outputs.iter().zip(first).zip(second);
         write(force, jets.map(|((&f, first), second)| times_root_rate(second + 0.5 * first * first, f)));
+    }
+
+    fn isometry(&self, outputs: &[f64], slopes: &mut [f64], bends: &mut [f64]) -> bool {
+        let derivatives = outputs.iter().map(|&f| (exp(0.5 * f), 0.5 * exp(0.5 * f)));
+        write_separable_isometry(slopes, bends, derivatives);
+        true
     }
 
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {

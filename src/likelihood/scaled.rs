@@ -88,6 +88,13 @@ impl Likelihood for Scaled {
         Self::multiply(force, self.scale.sqrt());
     }
 
+    fn isometry(&self, outputs: &[f64], slopes: &mut [f64], bends: &mut [f64]) -> bool {
+        let exists = self.likelihood.isometry(outputs, slopes, bends);
+        Self::multiply(slopes, self.scale.sqrt());
+        Self::multiply(bends, self.scale.sqrt());
+        exists
+    }
+
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
         self.scale * self.likelihood.fisher_quadratic(outputs, first)
     }

@@ -100,6 +100,11 @@ impl Pullback {
         Ok(self)
     }
 
+    /// The map, the likelihood and the prior precision that the metric is made of.
+    pub(crate) fn parts(&self) -> (&Arc<dyn Map>, &Arc<dyn Likelihood>, &PriorPrecision) {
+        (&self.map, &self.likelihood, &self.prior)
+    }
+
     /// The name of the solver in use.
     pub fn solver_name(&self) -> SolverName {
         self.ridge.name()
