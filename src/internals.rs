@@ -51,6 +51,8 @@ pub mod random;
 #[cfg(feature = "reference")]
 #[path = "reference/mod.rs"]
 pub mod reference;
+#[path = "report/mod.rs"]
+pub mod report;
 #[path = "target.rs"]
 pub mod target;
 #[path = "team/mod.rs"]

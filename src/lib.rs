@@ -52,7 +52,7 @@ pub mod internals;
 
 use internals::{
     data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory, metric,
-    network, ode, optimize, predict, prior, progress, random, target, team, tensors,
+    network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
@@ -72,6 +72,7 @@ pub use network::{
 pub use predict::{Draws, Geodesics, Link, Method, Prediction};
 pub use prior::PriorMean;
 pub use progress::Progress;
+pub use report::{Report, ReportOptions};
 
 /// Everything for everyday use: `use riemannian_laplace::prelude::*;`.
 pub mod prelude {

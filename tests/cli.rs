@@ -27,6 +27,8 @@ mod loo;
 mod parts;
 #[path = "cli/priors.rs"]
 mod priors;
+#[path = "cli/report.rs"]
+mod report;
 #[path = "cli/scores.rs"]
 mod scores;
 #[path = "cli/smoothing.rs"]

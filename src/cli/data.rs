@@ -19,7 +19,7 @@ use super::output::counted;
 use super::source::{self, Classes, Source};
 
 /// The columns and rows that are left out.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct LeaveOutArgs {
     /// Columns to leave out, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -223,6 +223,34 @@ impl DataArgs {
     fn finish(&self, table: Table, dataset: Dataset) -> Result<DataFile, Failure> {
         self.check_inputs(dataset.schema())?;
         Ok(DataFile { table, path: self.data.clone(), dataset })
+    }
+}
+
+/// The same, where there need not be a file.
+#[derive(Debug, Args)]
+pub struct OptionalDataArgs {
+    /// Data that were held out: CSV with a header, separated by commas, semicolons or tabs [default: the training data
+    /// inside the posterior]
+    #[arg(long, value_name = "CSV", requires = "target")]
+    data: Option<PathBuf>,
+    /// The target columns, separated by commas; every other column is an input
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "data")]
+    target: Vec<String>,
+    #[command(flatten)]
+    leave_out: LeaveOutArgs,
+}
+
+impl OptionalDataArgs {
+    /// The file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    /// Reads the data on which a posterior is to be scored, in the units of the file.
+    pub fn read_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<Option<DataFile>, Failure> {
+        let Some(data) = &self.data else { return Ok(None) };
+        let data = DataArgs { data: data.clone(), target: self.target.clone(), leave_out: self.leave_out.clone() };
+        data.read_for_posterior(posterior, console).map(Some)
     }
 }
 

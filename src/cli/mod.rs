@@ -24,6 +24,7 @@ mod posterior;
 mod posterior_form;
 mod predict;
 mod prior;
+mod report;
 mod sample;
 mod sampling;
 mod scaling;
@@ -70,6 +71,7 @@ Example, from data to predictions with uncertainty:
       --likelihood gaussian --optimize --out posterior.safetensors
   rla predict --posterior posterior.safetensors --inputs new.csv --out predictions.csv
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
+  rla report --posterior posterior.safetensors --data test.csv --target y --out report.html
 
 Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong, 3 done, but more than 5 % of the
 samples failed or are not certified (--allow-uncertified), 130 interrupted: what can be saved is saved.";
@@ -81,6 +83,7 @@ enum Command {
     Predict(predict::PredictArgs),
     Evaluate(evaluate::EvaluateArgs),
     Loo(loo::LooArgs),
+    Report(report::ReportArgs),
     Sample(sample::SampleArgs),
     Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
@@ -136,6 +139,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Predict(args) => predict::run(args, &console),
         Command::Evaluate(args) => evaluate::run(args, &console),
         Command::Loo(args) => loo::run(args, &console),
+        Command::Report(args) => report::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
         Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),

@@ -13,7 +13,7 @@ pub(super) fn normal_cdf(z: f64) -> f64 {
 }
 
 /// The z with Φ(z) = `level`.
-pub(super) fn normal_quantile(level: f64) -> f64 {
+pub(crate) fn normal_quantile(level: f64) -> f64 {
     // Φ(±39) is 0 and 1 to the last bit.
     root(|z| normal_cdf(z) - level, -39.0, 39.0)
 }

@@ -17,9 +17,10 @@ mod prediction;
 mod sampled;
 mod summary;
 
+pub(crate) use distribution::normal_quantile;
 pub use linearized::{JointGaussian, LatentGaussian, linearized, linearized_joint};
 pub use links::{Link, MonteCarlo};
-pub use method::{Draws, Geodesics, Method, draw_weights, predict};
+pub use method::{ALLOWED_SHARE, Draws, Geodesics, Method, draw_weights, predict};
 pub use moments::Moments;
 pub(crate) use moments::moments;
 pub use prediction::{Prediction, Predictive, SamplingReport};

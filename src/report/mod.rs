@@ -1,0 +1,56 @@
+//! A report on a posterior as one page of HTML: can it be trusted, how good is it, what does it predict, what was fitted.
+//!
+//! [`Report::of`] gathers plain data from a posterior; [`Report::findings`] judges them in words; [`Report::to_html`]
+//! writes a page that needs no network, no scripts and no other file, follows the reader's choice of light or dark, and
+//! prints. Its figures are inline SVG with titles and descriptions. The same posterior, data and options give the same
+//! bytes.
+
+mod chart;
+mod contents;
+mod figures;
+mod gather;
+mod html;
+mod left_out;
+mod page;
+mod slices;
+mod spectrum;
+mod table;
+mod verdict;
+mod words;
+
+pub use chart::{Axis, Bar, Chart, Ink, Mark, Scale, number};
+pub use contents::{
+    BandPoint, Calibration, Certificates, Comparison, Curves, Fitted, LeftOut, MethodReport, Origin, Pair, Pictures,
+    Scored, Slice, Spectrum,
+};
+pub use figures::Figure;
+pub use gather::{Names, ReportOptions};
+pub use html::escape;
+pub use verdict::{Finding, Mood};
+
+/// What a report says, as plain data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// What the posterior is called.
+    pub posterior: String,
+    /// The level of the intervals.
+    pub level: f64,
+    /// What was fitted.
+    pub fitted: Fitted,
+    /// The data that predictions are compared with.
+    pub scored: Scored,
+    /// The ways to predict.
+    pub methods: Vec<MethodReport>,
+    /// Which of them the figures show.
+    pub shown: usize,
+    /// Why that one.
+    pub why_shown: &'static str,
+    /// Leave-one-out of the training data.
+    pub left_out: LeftOut,
+    /// Predicted beside observed, by that method.
+    pub comparison: Comparison,
+    /// Predictions along inputs.
+    pub pictures: Pictures,
+    /// The certificates of the geodesics, if any were followed.
+    pub certificates: Option<Certificates>,
+}
