@@ -33,6 +33,8 @@ mod report;
 mod scores;
 #[path = "cli/smoothing.rs"]
 mod smoothing;
+#[path = "cli/weights.rs"]
+mod weights;
 
 #[path = "common/program.rs"]
 mod program;

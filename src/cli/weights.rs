@@ -27,7 +27,7 @@ pub struct WeightArgs {
 /// What `--json` adds.
 #[derive(Debug, Serialize)]
 pub struct WeightReport {
-    /// k̂; null where the weights are constant to the solver's tolerance.
+    /// k̂; null where the weights are constant to the solver's tolerance, or too few to estimate it.
     weights_k: Option<f64>,
     effective_share: f64,
     largest_share: f64,

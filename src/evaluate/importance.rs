@@ -10,7 +10,7 @@ use crate::random::{Purpose, stream};
 /// measure its noise.
 const CONSTANT: f64 = 1e-3;
 /// The least share of effective samples with which an evidence is reported in spite of a large k̂.
-const LEAST_SHARE: f64 = 0.1;
+const LEAST_SHARE: f64 = 0.5;
 
 /// A summary of importance weights.
 #[derive(Debug, Clone, PartialEq)]
