@@ -45,7 +45,7 @@ class SavedModel(FittedModel):
         la.subset_of_weights = {"all weights": "all", "last layer": "last_layer"}.get(posterior.weights, posterior.weights)
         la.hessian_structure = posterior.structure
         la.curvature = posterior.curvature
-        la.last_layer_name, la.rank, la._indices = None, None, None
+        la.last_layer_name, la.rank, la._indices = None, 20, None
         la.model = model
         la._sigma_given = False
         la._sigma, la._scaling = None, None

@@ -37,7 +37,7 @@ class FittedModel:
         curvature: str = "ggn",
         subnetwork_indices: npt.ArrayLike | None = None,
         last_layer_name: str | None = None,
-        rank: int | None = None,
+        rank: int = 20,
         scaling: dict[str, Any] | None = None,
     ) -> None:
         self.likelihood = plain(likelihood)
@@ -142,7 +142,7 @@ class FittedModel:
     def _settings(self, likelihood: str) -> dict[str, Any]:
         structure = self.hessian_structure
         if structure == "lowrank":
-            structure = "low-rank" if self.rank is None else f"low-rank:{self.rank}"
+            structure = f"low-rank:{self.rank}"
         weights = {"last_layer": "last-layer", "subnetwork": "all"}.get(self.subset_of_weights, self.subset_of_weights)
         return {
             "likelihood": likelihood,

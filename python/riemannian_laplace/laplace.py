@@ -58,7 +58,7 @@ class Laplace(SavedModel):
     last_layer_name
         The last layer of a module by name; found by a forward pass where it is not given.
     rank
-        The rank of ``"lowrank"``.
+        The number of eigenvalues of ``"lowrank"``.
     scaling
         How the data were scaled before the network saw them: ``{"inputs": {"mean": […], "scale": […]}, "targets": {…}}``,
         the targets only where they were. Data are then given, and predictions returned, in their own units.

@@ -261,6 +261,15 @@ def test_parts_of_the_weights_may_be_uncertain() -> None:
     assert Laplace(network(), "regression").fit(X, Y).n_params == 21
 
 
+@pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
+def test_a_low_rank_posterior_of_all_eigenvalues_is_the_exact_one() -> None:
+    exact = fitted(sigma_noise=0.2)
+    whole = Laplace(network(), "regression", "all", "lowrank", sigma_noise=0.2, rank=60).fit(X, Y)
+    assert whole.log_marginal_likelihood() == pytest.approx(exact.log_marginal_likelihood(), abs=1e-6)
+    few = Laplace(network(), "regression", "all", "lowrank", sigma_noise=0.2, rank=5).fit(X, Y)
+    assert few.log_det_ratio < exact.log_det_ratio
+
+
 def test_the_package_says_its_version() -> None:
     assert riemannian_laplace.__version__.count(".") == 2
 
