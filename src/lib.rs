@@ -46,6 +46,8 @@
 //! ([`Pullback::with_matrix_free`](internals::metric::Pullback::with_matrix_free)). The Adams integrator keeps 26
 //! numbers per parameter.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod error;
 mod front;
 pub mod internals;

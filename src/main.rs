@@ -1,5 +1,7 @@
 //! The program `rla`: parses, validates, calls the library, and turns the outcome into an exit status.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 mod cli;
 
 fn main() -> std::process::ExitCode {

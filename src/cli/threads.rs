@@ -1,5 +1,7 @@
 //! The threads that share the work.
 
+use riemannian_laplace::internals::{linalg, memory};
+
 use super::failure::Failure;
 
 /// On a machine with few cores, this many threads are still accepted.
@@ -24,7 +26,15 @@ pub fn start(threads: Option<usize>) -> Result<(), Failure> {
             "the threads could not be started: {error}; use fewer (--threads 1), or allow more memory"
         ))
     })?;
-    // Each thread's allocator takes its share of the address space now, before any memory is promised to the work.
-    rayon::broadcast(|_| drop(std::hint::black_box(vec![0_u8; 64])));
+    if memory::is_address_space_limited() {
+        // What each thread keeps is taken now, before any memory is promised to the work: an allocation that fails later
+        // would abort the program.
+        let threads = rayon::current_num_threads() + 1;
+        let what = format!("linear algebra on {threads} threads");
+        memory::check(&what, (threads as u64 * linalg::KEPT_BY_PRODUCTS / 8) as f64, "use fewer threads")?;
+        rayon::broadcast(|_| linalg::warm_up());
+        linalg::warm_up();
+        memory::count_from_here();
+    }
     Ok(())
 }

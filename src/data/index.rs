@@ -107,11 +107,14 @@ pub(super) fn scan(table: &mut OpenTable, labels: &[usize], team: &Team) -> Resu
             .iter()
             .map(|message| serde_json::from_slice(message).map_err(|_| TeamError::Message.into()))
             .collect::<Result<_>>()?;
-        let Some(wrong) = (1..parts.len()).find(|&rank| parts[rank].start != parts[rank - 1].end) else {
+        let mut pairs = parts.iter().zip(parts.iter().skip(1)).enumerate();
+        let Some((before, end)) =
+            pairs.find_map(|(rank, (one, next))| (next.start != one.end).then_some((rank, one.end)))
+        else {
             return Ok(parts);
         };
-        if team.rank() == wrong {
-            start = parts[wrong - 1].end;
+        if team.rank() == before + 1 {
+            start = end;
             mine = scan_part(table, labels, at(start, 1), limit)?;
         }
     }

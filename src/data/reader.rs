@@ -93,7 +93,7 @@ impl OpenTable {
 
     /// The names of the columns that are not left out.
     pub(super) fn columns(&self) -> Vec<String> {
-        self.kept.iter().map(|&column| self.header[column].clone()).collect()
+        self.kept.iter().filter_map(|&column| self.header.get(column).cloned()).collect()
     }
 
     /// Where the next record begins.
@@ -119,7 +119,7 @@ impl OpenTable {
             None => Ok(Some((place, Kept::Yes))),
             Some(_) if self.drop_missing => Ok(Some((place, Kept::No))),
             Some(&column) => {
-                let (path, column) = (self.path.clone(), self.header[column].clone());
+                let (path, column) = (self.path.clone(), name(&self.header, column));
                 Err(Error::EmptyCell { path, line: place.line(), column })
             }
         }
@@ -242,7 +242,7 @@ impl Cells {
             match text.parse::<f64>() {
                 Ok(value) if value.is_finite() => self.values.push(value),
                 Ok(_) => {
-                    let column = header[column].clone();
+                    let column = name(header, column);
                     return Err(Error::Cell { path: path.to_path_buf(), line, column, text: text.to_string() });
                 }
                 Err(_) => {
@@ -308,7 +308,9 @@ impl WordsBeingRead {
     fn finish(self) -> Words {
         let mut distinct = vec![String::new(); self.numbers.len()];
         for (text, number) in self.numbers {
-            distinct[number] = text;
+            if let Some(place) = distinct.get_mut(number) {
+                *place = text;
+            }
         }
         Words { distinct, cells: self.cells }
     }
@@ -318,16 +320,16 @@ impl WordsBeingRead {
 fn separator(start: &[u8]) -> u8 {
     const SEPARATORS: [u8; 3] = *b",;\t";
     let line = start.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-    let (mut counts, mut quoted) = ([0_usize; 3], false);
+    let (mut counts, mut quoted) = (SEPARATORS.map(|separator| (separator, 0_usize)), false);
     for byte in line {
         if *byte == b'"' {
             quoted = !quoted;
-        } else if !quoted && let Some(which) = SEPARATORS.iter().position(|separator| separator == byte) {
-            counts[which] += 1;
+        } else if !quoted && let Some((_, count)) = counts.iter_mut().find(|(separator, _)| separator == byte) {
+            *count += 1;
         }
     }
-    let most = counts.into_iter().max().unwrap_or(0);
-    counts.iter().position(|count| *count == most).map_or(b',', |which| SEPARATORS[which])
+    let most = counts.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    counts.iter().find(|(_, count)| *count == most).map_or(b',', |(separator, _)| *separator)
 }
 
 /// Checks the memory for the table and for the arrays made from it before anything is read, as far as the length of the
@@ -338,6 +340,11 @@ fn check_memory(path: &Path, start: &[u8], length: u64) -> Result<()> {
     let cells = body.iter().filter(|byte| b",;\t\n".contains(byte)).count();
     let density = if body.is_empty() { 0.5 } else { cells as f64 / body.len() as f64 };
     memory::check(&reading(path), 2.0 * density * length as f64, ADVICE)
+}
+
+/// The name of a column.
+fn name(header: &[String], column: usize) -> String {
+    header.get(column).cloned().unwrap_or_default()
 }
 
 /// What the memory is for.
@@ -378,7 +385,8 @@ fn kept_columns(path: &Path, header: &[String], options: &TableOptions) -> Resul
         return Err(missing_column(path, name, header));
     }
     let left_out: HashSet<&String> = options.ignore.iter().chain(&options.ignore_if_present).collect();
-    Ok((0..header.len()).filter(|&column| !left_out.contains(&header[column])).collect())
+    let kept = header.iter().enumerate().filter(|(_, name)| !left_out.contains(name));
+    Ok(kept.map(|(column, _)| column).collect())
 }
 
 /// A file that could not be read, or a line in it that has no end.

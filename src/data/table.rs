@@ -286,6 +286,10 @@ pub(super) fn missing_column(path: &Path, name: &str, columns: &[String]) -> Err
 }
 
 /// The number of letters to insert, delete or replace, ignoring case, to turn one name into the other.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "the row has one entry more than `other` has letters, and j is one of those"
+)]
 fn distance(one: &str, other: &str) -> usize {
     // Long enough to tell names apart; the cost grows with the square.
     const LONGEST: usize = 64;

@@ -405,7 +405,9 @@ impl<'a> ExponentialMap<'a> {
         };
         let options = options.ivp(rtol, atol);
         let info = ode::solve_watched(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?;
-        if cancelled.get() { Err(Error::Cancelled) } else { Ok((info.status, info.evaluations, path_drift)) }
+        // The call that found the budget spent evaluated nothing.
+        let evaluations = if spent.get() { evaluations } else { info.evaluations };
+        if cancelled.get() { Err(Error::Cancelled) } else { Ok((info.status, evaluations, path_drift)) }
     }
 
     /// a(θ, θ̇) at a state.

@@ -22,7 +22,7 @@ pub use symmetric::{
 
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::prelude::{Reborrow, ReborrowMut};
-use faer::{Accum, ColMut, ColRef, MatMut, MatRef, Par};
+use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
 
 /// Multiply-adds below which a product is not worth sharing among threads.
 const PARALLEL_THRESHOLD: f64 = 2e7;
@@ -42,6 +42,16 @@ pub(crate) fn threads_are_free() -> bool {
 /// Up to this many columns (of the left factor) or rows (of the product) a plain loop beats faer's blocked kernels.
 const THIN: usize = 4;
 
+/// The bytes that products of matrices keep on every thread that makes one, from the first product on.
+pub const KEPT_BY_PRODUCTS: u64 = 64 << 20;
+
+/// Makes a product on this thread, so that what products keep is there before other memory is promised.
+pub fn warm_up() {
+    let factor = Mat::<f64>::identity(96, 96);
+    let mut product = Mat::zeros(96, 96);
+    multiply(product.as_mut(), Accum::Replace, factor.as_ref(), factor.as_ref());
+}
+
 /// The message for a column that should be contiguous but is not.
 const STRIDED: &str = "columns taken as slices belong to matrices whose columns are contiguous";
 
@@ -50,11 +60,13 @@ const STRIDED: &str = "columns taken as slices belong to matrices whose columns 
 /// Inside this crate only, where such matrices are owned, or blocks of rows and columns of owned ones; public functions
 /// that take views check with [`by_columns`] first. Any other column is a bug in this crate and panics: a product
 /// without that column would be a wrong number that nobody notices.
+#[allow(clippy::expect_used, reason = "every caller passes columns of matrices that it owns or has checked; see above")]
 pub(crate) fn column_slice(column: ColRef<'_, f64>) -> &[f64] {
     column.try_as_col_major().map(ColRef::as_slice).expect(STRIDED)
 }
 
 /// As [`column_slice`], mutable.
+#[allow(clippy::expect_used, reason = "every caller passes columns of matrices that it owns or has checked; see above")]
 pub(crate) fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
     column.try_as_col_major_mut().map(ColMut::as_slice_mut).expect(STRIDED)
 }

@@ -4,9 +4,13 @@
 //! every request. A part is always kept free, for what is too small to be asked for: buffers, stacks, the allocator's own.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are never promised to a request.
-const KEPT_FREE: u64 = 24 << 20;
+/// Bytes that are never promised to a request: tensors of a training step, buffers, stacks, the allocator's own.
+const KEPT_FREE: u64 = 64 << 20;
+
+/// The bytes of the tightest limit that were in use when counting began.
+static BASE: AtomicU64 = AtomicU64::new(0);
 
 /// A limit in bytes, and the name of what it limits in `/proc/self/status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,27 +19,10 @@ struct Limit {
     counted: &'static str,
 }
 
-/// The limits of this process and the bytes used when they were first asked for.
-fn limits() -> &'static [(Limit, u64)] {
-    static LIMITS: OnceLock<Vec<(Limit, u64)>> = OnceLock::new();
-    LIMITS.get_or_init(|| {
-        let limits = parse_limits(&std::fs::read_to_string("/proc/self/limits").unwrap_or_default());
-        if limits.is_empty() {
-            return Vec::new();
-        }
-        let status = status();
-        limits.into_iter().map(|limit| (limit, parse_size(&status, limit.counted).unwrap_or(0))).collect()
-    })
-}
-
-/// The contents of `/proc/self/status`; empty where there is none.
-fn status() -> String {
-    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
-}
-
-/// Bytes that the address space had room for when it was first asked for; none where it is not limited.
-pub(super) fn room_at_start() -> Option<u64> {
-    limits().iter().map(|(limit, used)| limit.bytes.saturating_sub(used + KEPT_FREE)).min()
+/// The limits of this process.
+fn limits() -> &'static [Limit] {
+    static LIMITS: OnceLock<Vec<Limit>> = OnceLock::new();
+    LIMITS.get_or_init(|| parse_limits(&std::fs::read_to_string("/proc/self/limits").unwrap_or_default()))
 }
 
 /// The tightest limit and the bytes of it that are in use, those kept free included; none where there is no limit.
@@ -44,16 +31,29 @@ pub(super) fn used() -> Option<(u64, u64)> {
     if limits.is_empty() {
         return None;
     }
-    let status = status();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let used = |limit: &Limit| parse_size(&status, limit.counted).unwrap_or(0) + KEPT_FREE;
-    limits.iter().map(|(limit, _)| (limit.bytes, used(limit))).min_by_key(|(limit, used)| limit.saturating_sub(*used))
+    limits.iter().map(|limit| (limit.bytes, used(limit))).min_by_key(|(limit, used)| limit.saturating_sub(*used))
 }
 
-/// The bytes in use once everything reserved is allocated, on top of what was in use at the start.
+/// Counts what is in use now as the program's own: what is promised comes on top of it.
+pub(super) fn count_from_here() {
+    BASE.store(used().map_or(0, |(_, used)| used), Ordering::Relaxed);
+}
+
+/// Bytes that the address space has room for beyond the program's own; none where it is not limited.
+pub(super) fn room() -> Option<u64> {
+    let (limit, used) = used()?;
+    let base = match BASE.load(Ordering::Relaxed) {
+        0 => used,
+        base => base,
+    };
+    Some(limit.saturating_sub(base))
+}
+
+/// The bytes in use once everything reserved is allocated, on top of what was in use when counting began.
 pub(super) fn promised(reserved: u64) -> u64 {
-    let used =
-        limits().iter().min_by_key(|(limit, used)| limit.bytes.saturating_sub(*used)).map_or(0, |(_, used)| *used);
-    used.saturating_add(reserved).saturating_add(KEPT_FREE)
+    BASE.load(Ordering::Relaxed).saturating_add(reserved)
 }
 
 /// The soft limits in the text of `/proc/self/limits`.

@@ -35,7 +35,18 @@ pub fn limit() -> u64 {
         0 => (*AVAILABLE.get_or_init(available) as f64 * DEFAULT_SHARE) as u64,
         bytes => bytes,
     };
-    allowed.min(address_space::room_at_start().unwrap_or(u64::MAX))
+    allowed.min(address_space::room().unwrap_or(u64::MAX))
+}
+
+/// Whether the operating system limits the address space or the data of this process.
+pub fn is_address_space_limited() -> bool {
+    address_space::used().is_some()
+}
+
+/// Counts the address space that is in use now as the program's own. To be called once, when its threads have what they
+/// keep.
+pub fn count_from_here() {
+    address_space::count_from_here();
 }
 
 /// Bytes that all threads together have reserved now.
@@ -152,7 +163,11 @@ pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Re
     };
     // What was reserved before may not have been allocated yet: both counts must fit.
     match address_space::used() {
-        Some((space, used)) if used.saturating_add(bytes) > space || address_space::promised(reserved()) > space => {
+        // An estimate may be a little short, and what comes back as an error of the allocator is the end of the program.
+        Some((space, used))
+            if used.saturating_add(bytes).saturating_add(bytes / 4) > space
+                || address_space::promised(reserved()) > space =>
+        {
             let advice = format!("{}; the address space is limited (ulimit -v)", advice.into());
             Err(refused(space, used, advice))
         }

@@ -167,7 +167,7 @@ impl TensorFile {
     /// Takes a matrix with the given number of columns (any number of rows, at least one).
     pub fn take_rows(&mut self, path: &Path, name: &str, columns: usize, meaning: &str) -> Result<Tensor> {
         let tensor = self.take(path, name)?;
-        if tensor.shape.len() != 2 || tensor.shape[1] != columns || tensor.shape[0] == 0 {
+        if !matches!(tensor.shape[..], [rows, width] if rows > 0 && width == columns) {
             return Err(Error::TensorShape {
                 path: path.to_path_buf(),
                 tensor: name.to_string(),

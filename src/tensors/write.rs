@@ -37,8 +37,8 @@ pub fn write(path: &Path, tensors: &[Entry<'_>], metadata: BTreeMap<String, Stri
     let invalid = |reason: String| Error::Safetensors { path: path.to_path_buf(), reason };
     let mut sorted: Vec<&Entry<'_>> = tensors.iter().collect();
     sorted.sort_by_key(|(name, _, _)| *name);
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        return Err(invalid(format!("the tensor `{}` appears twice", pair[0].0)));
+    if let Some((twice, _)) = sorted.iter().zip(sorted.iter().skip(1)).find(|(one, next)| one.0 == next.0) {
+        return Err(invalid(format!("the tensor `{}` appears twice", twice.0)));
     }
     for (name, shape, values) in &sorted {
         if *name == METADATA {

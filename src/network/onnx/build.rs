@@ -41,6 +41,7 @@ fn padding(graph: &Graph, node: usize, window: &Window) -> Result<[usize; 2]> {
 }
 
 /// The window of a pooling.
+#[allow(clippy::indexing_slicing, reason = "axes are 0 and 1, and every array has an entry for each")]
 fn undilated(graph: &Graph, node: usize, window: &Window) -> Result<[usize; 2]> {
     let whole = (0..2).all(|axis| window.dilation[axis] == 1 || window.kernel[axis] == 1);
     if whole { Ok(window.kernel) } else { Err(graph.refuse(node, "dilated pooling is not supported")) }
@@ -132,8 +133,8 @@ impl Building {
     /// Adds parameters to θ. Exporters store equal tensors once: those that never differed from ones or zeros are
     /// separate parameters, and anything else with one origin is a weight that layers share.
     fn take(&mut self, graph: &Graph, node: usize, parameter: &Parameter) -> Result<()> {
-        if let Some(index) = parameter.values.iter().position(|value| !value.is_finite()) {
-            let (name, value) = (&parameter.name, parameter.values[index]);
+        if let Some((index, value)) = parameter.values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
+            let name = &parameter.name;
             return Err(
                 graph.refuse(node, format!("`{name}` holds {value} at flat index {index}; all values must be finite"))
             );

@@ -67,7 +67,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// The parts in these places, in the order of evaluation.
     fn parts(&self, places: std::ops::Range<usize>) -> Vec<Part> {
-        self.places[places].iter().rev().filter_map(|(_, part)| part.cloned()).collect()
+        self.places.get(places).unwrap_or_default().iter().rev().filter_map(|(_, part)| part.cloned()).collect()
     }
 
     fn ends_at(&self, graph: &Graph) -> bool {
@@ -131,10 +131,10 @@ impl<'a> Steps<'a> {
             let stopped = a.stopped.or(b.stopped);
             return Some(Err(stopped.map_or_else(|| unknown(graph, index), |node| self.refusal(node))));
         };
-        if shape.is_none() || graph.shape(&node.input[0]) != shape || graph.shape(&node.input[1]) != shape {
+        if shape.is_none() || node.input.iter().any(|input| graph.shape(input) != shape) {
             return Some(Err(graph.refuse(index, "the two branches that it adds have different shapes")));
         }
-        let fork = b.places[end_b].0.to_string();
+        let fork = b.places.get(end_b).map_or("", |(name, _)| name).to_string();
         let branches = [a.parts(0..end_a), b.parts(0..end_b)];
         if branches.iter().all(Vec::is_empty) {
             return Some(Err(graph.refuse(index, "it adds a value to itself")));

@@ -78,12 +78,14 @@ impl Constant {
     /// The matrix with its axes exchanged.
     pub fn transposed(&self) -> Option<Self> {
         let [rows, columns] = self.shape[..] else { return None };
-        let values = (0..columns).flat_map(|j| (0..rows).map(move |i| self.values[i * columns + j])).collect();
+        let values = (0..columns)
+            .flat_map(|j| (0..rows).map(move |i| self.values.get(i * columns + j).copied()))
+            .collect::<Option<_>>()?;
         Some(Self { shape: vec![columns, rows], values, ..self.clone() })
     }
 
     fn reshaped(&self, shape: Vec<usize>) -> Option<Self> {
-        (shape.iter().product::<usize>() == self.values.len()).then(|| Self { shape, ..self.clone() })
+        (product(&shape) == Some(self.values.len())).then(|| Self { shape, ..self.clone() })
     }
 
     fn named(self, name: &str) -> Self {
@@ -180,12 +182,12 @@ fn cast(node: &NodeProto, constant: &Constant) -> Option<Constant> {
 
 fn filled(node: &NodeProto, shape: &Constant) -> Option<Constant> {
     let lengths = shape.integers()?.iter().map(|&axis| usize::try_from(axis).ok()).collect::<Option<Vec<usize>>>()?;
-    let size = lengths.iter().try_fold(1_usize, |size, axis| size.checked_mul(*axis))?;
+    let size = product(&lengths)?;
     let value = node.tensor("value").map(|tensor| Constant::read(tensor, "")).transpose().ok()?;
     let (number, whole) = value.as_ref().map_or(Some((0.0, false)), |value| Some((value.scalar()?, value.whole)))?;
     (size <= MOST_COMPUTED).then(|| Constant {
         name: shape.name.clone(),
-        origin: node.output[0].clone(),
+        origin: node.first_output().to_string(),
         shape: lengths,
         values: vec![number; size],
         whole,
@@ -219,10 +221,11 @@ pub fn shape_after(node: &NodeProto, shape: &[usize], argument: Option<Vec<i64>>
         },
         "Flatten" => {
             let axis = place(node.int("axis").unwrap_or(1), rank)?;
-            (axis <= shape.len()).then(|| vec![shape[..axis].iter().product(), shape[axis..].iter().product()])
+            let (before, after) = shape.split_at_checked(axis)?;
+            Some(vec![product(before)?, product(after)?])
         }
         "Reshape" => {
-            let size: usize = shape.iter().product();
+            let size = product(shape)?;
             let zero_is_zero = node.int("allowzero") == Some(1);
             let target = argument?;
             let known = |(index, &length): (usize, &i64)| match length {
@@ -232,13 +235,17 @@ pub fn shape_after(node: &NodeProto, shape: &[usize], argument: Option<Vec<i64>>
             };
             let mut lengths: Vec<usize> = target.iter().enumerate().map(known).collect::<Option<_>>()?;
             if let Some(free) = target.iter().position(|&length| length == -1) {
-                let product: usize = lengths.iter().try_fold(1_usize, |size, axis| size.checked_mul(*axis))?;
-                lengths[free] = size.checked_div(product)?;
+                *lengths.get_mut(free)? = size.checked_div(product(&lengths)?)?;
             }
-            (lengths.iter().try_fold(1_usize, |size, axis| size.checked_mul(*axis))? == size).then_some(lengths)
+            (product(&lengths)? == size).then_some(lengths)
         }
         _ => None,
     }
+}
+
+/// The number of entries of an array of this shape, where it is one.
+fn product(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1_usize, |size, axis| size.checked_mul(*axis))
 }
 
 /// Lists joined end to end.
@@ -278,7 +285,7 @@ fn arithmetic(node: &NodeProto, first: &Constant, second: Option<&Constant>) -> 
         "Sqrt" => a.sqrt(),
         _ => a.recip(),
     };
-    let origin = node.output[0].clone();
+    let origin = node.first_output().to_string();
     let Some(second) = second else {
         let values = first.values.iter().map(|&a| apply(a, 0.0)).collect();
         return matches!(node.op_type.as_str(), "Neg" | "Sqrt" | "Reciprocal").then(|| Constant {

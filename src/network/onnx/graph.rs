@@ -89,6 +89,10 @@ impl Graph {
     }
 
     /// Finds out what the outputs of a node are.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "indices of nodes come from counting the nodes, which never become fewer"
+    )]
     fn visit(&mut self, index: usize) -> Result<()> {
         let node = self.nodes[index].clone();
         for name in node.output.iter().filter(|name| !name.is_empty()) {
@@ -190,6 +194,10 @@ impl Graph {
     }
 
     /// The node with this index.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "indices of nodes come from counting the nodes, which never become fewer"
+    )]
     pub fn node(&self, index: usize) -> &NodeProto {
         &self.nodes[index]
     }
@@ -211,6 +219,10 @@ impl Graph {
     }
 
     /// A refusal that names the node and its operator.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "indices of nodes come from counting the nodes, which never become fewer"
+    )]
     pub fn refuse(&self, index: usize, problem: impl Into<String>) -> Error {
         let node = &self.nodes[index];
         let name = [&node.name].into_iter().chain(&node.output).find(|name| !name.is_empty());

@@ -33,6 +33,18 @@ pub trait Attributes {
     }
 }
 
+impl NodeProto {
+    /// The name of the first input; empty if there is none.
+    pub fn first_input(&self) -> &str {
+        self.input.first().map_or("", String::as_str)
+    }
+
+    /// The name of the first output; empty if there is none.
+    pub fn first_output(&self) -> &str {
+        self.output.first().map_or("", String::as_str)
+    }
+}
+
 impl Attributes for NodeProto {
     fn attribute(&self, name: &str) -> Option<&AttributeProto> {
         self.attribute.iter().find(|attribute| attribute.name == name)

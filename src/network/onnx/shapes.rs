@@ -174,7 +174,7 @@ fn reshaped(node: &NodeProto, point: &[usize], argument: Option<&Value>, fixed: 
             None => node.ints("axes"),
         };
         let shape = shape_after(node, &whole, argument)?;
-        (shape.first() == Some(&(points as usize))).then(|| shape[1..].to_vec())
+        shape.split_first().filter(|(first, _)| **first == points as usize).map(|(_, rest)| rest.to_vec())
     };
     // Lengths no network has, so that no axis of a point is mistaken for the points.
     let (first, second) = (at(1_000_003)?, at(1_000_033)?);
@@ -198,8 +198,7 @@ fn broadcast(inputs: &[Option<&Value>]) -> Option<Vec<usize>> {
             // An axis for the points must not be there, or be of length 1.
             let own = match constant.shape.len().cmp(&(point.len() + 1)) {
                 std::cmp::Ordering::Greater => return None,
-                std::cmp::Ordering::Equal if constant.shape[0] != 1 => return None,
-                std::cmp::Ordering::Equal => &constant.shape[1..],
+                std::cmp::Ordering::Equal => constant.shape.strip_prefix(&[1])?,
                 std::cmp::Ordering::Less => &constant.shape[..],
             };
             let missing = point.len() - own.len();

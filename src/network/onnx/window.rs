@@ -30,6 +30,7 @@ pub struct Window {
 
 impl Window {
     /// The window of a node over a point of this shape; `kernel` where the weights say it. `None` if there is none.
+    #[allow(clippy::indexing_slicing, reason = "axes are 0 and 1, and every array has an entry for each")]
     pub fn of(node: &NodeProto, point: &[usize], kernel: Option<&[usize]>) -> Option<Self> {
         let (channels, axes) = point.split_first()?;
         let rank = axes.len();
@@ -62,11 +63,14 @@ impl Window {
         };
         let same = |axis: usize| {
             let outputs = size[axis].div_ceil(stride[axis]);
-            ((outputs - 1) * stride[axis]).saturating_add(span[axis]).saturating_sub(size[axis])
+            (outputs.saturating_sub(1).saturating_mul(stride[axis]))
+                .saturating_add(span[axis])
+                .saturating_sub(size[axis])
         };
         let (before, after) = match node.word("auto_pad").as_deref() {
             None | Some("NOTSET" | "") if pads.len() == 2 * rank => {
-                (pair(pads[..rank].to_vec(), 0)?, pair(pads[rank..].to_vec(), 0)?)
+                let (before, after) = pads.split_at(rank);
+                (pair(before.to_vec(), 0)?, pair(after.to_vec(), 0)?)
             }
             Some("VALID") => ([0; 2], [0; 2]),
             Some("SAME_UPPER") => ([0, 1].map(|axis| same(axis) / 2), [0, 1].map(|axis| same(axis).div_ceil(2))),

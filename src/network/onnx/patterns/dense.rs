@@ -26,7 +26,7 @@ pub fn gemm(graph: &Graph, index: usize) -> Result<Step> {
 /// x W.
 pub fn matmul(graph: &Graph, index: usize) -> Result<Step> {
     let node = graph.node(index);
-    linear(graph, index, (&node.input[0], node.input.get(1)), false, None, (1.0, 1.0))
+    linear(graph, index, (node.first_input(), node.input.get(1)), false, None, (1.0, 1.0))
 }
 
 /// x W + b; `None` if the node is something else.
@@ -34,7 +34,7 @@ pub fn matmul_and_bias(graph: &Graph, index: usize) -> Result<Option<Step>> {
     let node = graph.node(index);
     let Some((data, bias)) = graph.data_and_constant(node).filter(|_| node.op_type == "Add") else { return Ok(None) };
     let Some(product) = graph.made_by(data, "MatMul") else { return Ok(None) };
-    linear(graph, index, (&product.input[0], product.input.get(1)), false, Some(bias), (1.0, 1.0)).map(Some)
+    linear(graph, index, (product.first_input(), product.input.get(1)), false, Some(bias), (1.0, 1.0)).map(Some)
 }
 
 fn linear(
@@ -54,7 +54,7 @@ fn linear(
     })?;
     let oriented = if transposed { Some(weight.clone()) } else { weight.transposed() };
     let oriented = oriented.ok_or_else(|| graph.refuse(index, "its weights are not a matrix"))?;
-    let (outputs, inputs) = (oriented.shape[0], oriented.shape[1]);
+    let [outputs, inputs] = oriented.shape[..] else { return Err(graph.refuse(index, "its weights are not a matrix")) };
     match graph.shape(input) {
         Some([width]) if *width == inputs => {}
         // The operator before it is at fault.

@@ -18,8 +18,8 @@ pub fn convolution(graph: &Graph, index: usize) -> Result<Step> {
     let Some(point) = graph.shape(input) else { return Ok(Step::unchanged(input)) };
     let window = Window::of(node, point, weight.shape.get(2..)).ok_or_else(|| no_window(graph, index, point))?;
     let groups = usize::try_from(node.int("group").unwrap_or(1)).unwrap_or(0);
-    let [filters, channels] = weight.shape[..2] else { return Err(unknown(graph, index)) };
-    if groups == 0 || channels * groups != window.channels || filters % groups != 0 {
+    let [filters, channels, ..] = weight.shape[..] else { return Err(unknown(graph, index)) };
+    if groups == 0 || channels.checked_mul(groups) != Some(window.channels) || filters % groups != 0 {
         let problem =
             format!("weights of shape {:?} in {groups} groups do not fit {} channels", weight.shape, window.channels);
         return Err(graph.refuse(index, problem));

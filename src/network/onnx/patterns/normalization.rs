@@ -97,7 +97,7 @@ pub fn group(graph: &Graph, index: usize) -> Result<Step> {
 /// may be followed by Mul with a weight, and that by Add with a bias.
 pub fn written_out(graph: &Graph, index: usize) -> Result<Option<Step>> {
     let node = graph.node(index);
-    let (mut core, mut weight, mut bias) = (node.output[0].as_str(), None, None);
+    let (mut core, mut weight, mut bias) = (node.first_output(), None, None);
     for (operator, parameter) in [("Add", &mut bias), ("Mul", &mut weight)] {
         if let Some((data, constant)) = graph.made_by(core, operator).and_then(|node| graph.data_and_constant(node)) {
             (core, *parameter) = (data, Some(constant));
@@ -126,7 +126,7 @@ pub fn written_out(graph: &Graph, index: usize) -> Result<Option<Step>> {
     let fits = |constant: &Constant| {
         let lengths: Vec<usize> = constant.shape.iter().copied().skip_while(|&length| length == 1).collect();
         constant.values.len() == *channels
-            && (*channels == 1 || lengths.len() == rest.len() + 1 && lengths[1..].iter().all(|&length| length == 1))
+            && (*channels == 1 || lengths.len() == rest.len() + 1 && lengths.iter().skip(1).all(|&length| length == 1))
     };
     if channels % groups != 0 || !weight.into_iter().chain(bias).all(fits) {
         return Ok(None);
@@ -139,10 +139,10 @@ pub fn written_out(graph: &Graph, index: usize) -> Result<Option<Step>> {
 /// x, ε and the axes in (x − mean(x))/√(mean((x − mean(x))²) + ε).
 fn standardised<'a>(graph: &'a Graph, output: &str) -> Option<(&'a str, f64, Vec<usize>)> {
     let (centred, root) = match graph.made_by(output, "Div") {
-        Some(node) => (graph.resolve(&node.input[0]), graph.resolve(node.input.get(1)?)),
+        Some(node) => (graph.resolve(node.first_input()), graph.resolve(node.input.get(1)?)),
         None => {
             let [a, b] = graph.made_by(output, "Mul")?.input.as_slice() else { return None };
-            let inverse = |name: &str| graph.made_by(name, "Reciprocal").map(|node| graph.resolve(&node.input[0]));
+            let inverse = |name: &str| graph.made_by(name, "Reciprocal").map(|node| graph.resolve(node.first_input()));
             match (inverse(a), inverse(b)) {
                 (Some(root), None) => (graph.resolve(b), root),
                 (None, Some(root)) => (graph.resolve(a), root),
@@ -156,7 +156,8 @@ fn standardised<'a>(graph: &'a Graph, output: &str) -> Option<(&'a str, f64, Vec
     let squared = graph.node(graph.producer(mean.input.first()?)?);
     let is_square = match squared.op_type.as_str() {
         "Pow" => {
-            graph.constant(squared.input.get(1)?)?.scalar() == Some(2.0) && graph.resolve(&squared.input[0]) == centred
+            graph.constant(squared.input.get(1)?)?.scalar() == Some(2.0)
+                && graph.resolve(squared.first_input()) == centred
         }
         "Mul" => squared.input.iter().all(|name| graph.resolve(name) == centred),
         _ => false,
@@ -184,7 +185,7 @@ fn grouped<'a>(graph: &'a Graph, output: &str) -> Option<(&'a str, f64, usize)> 
     let plain = graph.constant(normalised.input.get(1)?)?.is_uniform(1.0)
         && graph.constant(normalised.input.get(2)?)?.is_uniform(0.0);
     let same = graph.shape(input)? == graph.shape(output)?;
-    let [groups, _] = graph.shape(&split.output[0])? else { return None };
+    let [groups, _] = graph.shape(split.first_output())? else { return None };
     (plain && same).then(|| (input, epsilon(normalised), *groups))
 }
 
