@@ -112,8 +112,7 @@ impl Laplace {
             }
         };
         if file.tensors.contains_key("inputs") {
-            let data = read_data(path, &mut file, &problem, &schema)?;
-            check_size("number of rows of `inputs`", problem.n_data, data.len())?;
+            let data = read_data(path, &mut file, &problem, &schema, problem.n_data)?;
             problem.data = Some(Arc::new(data));
         }
         let without_data = problem.data.is_none();

@@ -166,10 +166,17 @@ pub(super) fn check_fingerprint(path: &Path, file: &TensorFile) -> Result<()> {
     Err(metadata_error(path, "fingerprint", problem))
 }
 
-/// The data points in a file.
-pub(super) fn read_data(path: &Path, file: &mut TensorFile, problem: &Problem, schema: &Schema) -> Result<Dataset> {
+/// The data points in a file, of which there must be so many.
+pub(super) fn read_data(
+    path: &Path,
+    file: &mut TensorFile,
+    problem: &Problem,
+    schema: &Schema,
+    n_rows: usize,
+) -> Result<Dataset> {
     let inputs = matrix(path, "inputs", file.take(path, "inputs")?)?;
     let targets = matrix(path, "targets", file.take(path, "targets")?)?;
+    check_size("number of rows of `inputs`", n_rows, inputs.nrows())?;
     check_size("number of columns of `inputs`", problem.model.n_inputs(), inputs.ncols())?;
     let data = Dataset::new(inputs, targets)?.with_schema(schema.clone())?;
     data.check_targets(problem.family.likelihood(), problem.model.n_outputs())?;

@@ -92,9 +92,7 @@ impl FitPart {
 
     /// The rows of the data that this part is about.
     pub fn rows(&self) -> std::ops::Range<usize> {
-        let all = row_blocks(self.problem.n_data);
-        let own = all.get(self.shard.of(all.len())).unwrap_or_default();
-        own.first().map_or(0, |block| block.start)..own.last().map_or(0, |block| block.end)
+        rows_of(self.shard, self.problem.n_data)
     }
 
     /// Which part it is.
@@ -184,7 +182,7 @@ impl FitPart {
             blocks.push((number, structure.load_sums(&problem, &mut sums)?, fit));
         }
         let data = match file.tensors.contains_key("inputs") {
-            true => Some(read_data(path, &mut file, &problem, &schema)?),
+            true => Some(read_data(path, &mut file, &problem, &schema, rows_of(shard, problem.n_data).len())?),
             false => None,
         };
         let note = |(key, value): (&String, &String)| Some((key.strip_prefix(NOTE)?.to_string(), value.clone()));
@@ -238,6 +236,13 @@ impl FitPart {
         let curvature = OnceLock::from(Arc::from(curvature));
         Ok(Laplace { problem, schema, prior, fit, structure, curvature, precision })
     }
+}
+
+/// The rows of a part of N.
+fn rows_of(shard: Shard, n_data: usize) -> std::ops::Range<usize> {
+    let all = row_blocks(n_data);
+    let own = all.get(shard.of(all.len())).unwrap_or_default();
+    own.first().map_or(0, |block| block.start)..own.last().map_or(0, |block| block.end)
 }
 
 /// The data of all parts, where they have them.
