@@ -160,6 +160,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let options = SamplerOptions { range: args.range()?, seed: args.seed, geodesic };
     let how = args.how.options(args.smoothing.smoothing());
     let laplace = args.posterior.load(console)?;
+    args.weights.check_possible(&laplace, args.metric, &how)?;
     let posterior = TensorFile::stored_fingerprint(&args.posterior.posterior)?;
     let partial = args.partial.open(
         out.path(),
@@ -183,7 +184,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     drop(progress);
     let mut samples = Samples { posterior, ..samples };
     let seconds = start.elapsed().as_secs_f64();
-    let weights = args.weights.attach(&laplace, args.metric, &how, &mut samples, console)?;
+    let weights = args.weights.attach(&laplace, args.metric, &mut samples, console)?;
     write_samples(out.path(), &samples)?;
     args.weights.resample(resampled.as_ref(), &samples, console)?;
     partial.done(console)?;

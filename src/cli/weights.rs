@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use riemannian_laplace::internals::evaluate::Importance;
-use riemannian_laplace::internals::geodesic::{MetricOptions, sample_densities, write_samples};
+use riemannian_laplace::internals::geodesic::{MetricOptions, check_weights, sample_densities, write_samples};
 use riemannian_laplace::{Error, Laplace, MetricName, Samples, Unsupported};
 use serde::Serialize;
 
@@ -45,20 +45,27 @@ impl WeightArgs {
         self.resampled.as_deref().map(|path| OutputFile::at(path, inputs)).transpose()
     }
 
+    /// Checks that the samples can have weights, before they are drawn.
+    pub fn check_possible(&self, laplace: &Laplace, metric: MetricName, how: &MetricOptions) -> Result<(), Failure> {
+        if !self.weights_of_samples {
+            return Ok(());
+        }
+        if how.batch.is_some() {
+            return Err(Error::Unsupported(Unsupported::BatchFields).into());
+        }
+        Ok(check_weights(laplace, metric)?)
+    }
+
     /// Computes the weights, if they were asked for, and attaches them to the samples.
     pub fn attach(
         &self,
         laplace: &Laplace,
         metric: MetricName,
-        how: &MetricOptions,
         samples: &mut Samples,
         console: &Console,
     ) -> Result<Option<WeightReport>, Failure> {
         if !self.weights_of_samples {
             return Ok(None);
-        }
-        if how.batch.is_some() {
-            return Err(Error::Unsupported(Unsupported::BatchFields).into());
         }
         let progress = console.bar("following Jacobi fields", samples.len());
         let (range, seed) = (samples.range.clone(), samples.seed.unwrap_or_default());

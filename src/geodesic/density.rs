@@ -49,9 +49,21 @@ pub fn sample_densities(
     seed: u64,
     progress: &dyn Progress,
 ) -> Result<SampleDensities> {
-    let has_density = |metric: MetricName| metric.has_maps();
-    if !has_density(metric) {
-        let metrics = names_where(has_density);
+    check_weights(laplace, metric)?;
+    let target = laplace.target("the weights of samples")?;
+    let pullback = match metric {
+        MetricName::Fisher => metric::fisher(&target),
+        MetricName::Monge => metric::monge(&target),
+        MetricName::EmpiricalFisher => metric::empirical_fisher(&target),
+        MetricName::Euclidean | MetricName::MongeLog => metric::euclidean(laplace.parameters().len()),
+    };
+    densities(&target, &pullback, laplace.parameters(), &**laplace.precision(), range, seed, progress)
+}
+
+/// Whether samples of this posterior along geodesics of this metric can have weights, before any work is done.
+pub fn check_weights(laplace: &Laplace, metric: MetricName) -> Result<()> {
+    if !metric.has_maps() {
+        let metrics = names_where(MetricName::has_maps);
         return Err(Error::Unsupported(Unsupported::NoMaps { metric: metric.name(), metrics }));
     }
     let found = laplace.parameters().len();
@@ -61,14 +73,7 @@ pub fn sample_densities(
     if laplace.model().has_kinks() && metric != MetricName::Euclidean {
         return Err(Error::Unsupported(Unsupported::KinkedFields));
     }
-    let target = laplace.target("the weights of samples")?;
-    let pullback = match metric {
-        MetricName::Fisher => metric::fisher(&target),
-        MetricName::Monge => metric::monge(&target),
-        MetricName::EmpiricalFisher => metric::empirical_fisher(&target),
-        MetricName::Euclidean | MetricName::MongeLog => metric::euclidean(found),
-    };
-    densities(&target, &pullback, laplace.parameters(), &**laplace.precision(), range, seed, progress)
+    Ok(())
 }
 
 /// The weights of the wrapped Gaussian with precision P at `base` along geodesics of a metric, under a target.

@@ -18,7 +18,7 @@ mod subsampled;
 
 pub use crate::error::{JoinError, UnknownMetric};
 pub use checkpoint::{Checkpoint, Run};
-pub use density::{MOST_PARAMETERS, SampleDensities, densities, sample_densities};
+pub use density::{MOST_PARAMETERS, SampleDensities, check_weights, densities, sample_densities};
 pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicLimits, GeodesicOptions};
 pub use file::{read_samples, write_samples};
 pub use jacobi::{JacobiField, JacobiFields, JacobiOptions};
