@@ -3,6 +3,8 @@
 
 #![cfg(unix)]
 
+#[path = "hold/address_space.rs"]
+mod address_space;
 #[path = "hold/extremes.rs"]
 mod extremes;
 #[path = "hold/memory.rs"]
