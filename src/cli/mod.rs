@@ -124,6 +124,16 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Parses the words of a command line, separated by line breaks, and does nothing with them. Whatever they are, this
+/// returns: a test and the fuzz target of the command line call it.
+#[cfg(any(test, fuzzing))]
+pub fn parse_words(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Err(error) = Cli::try_parse_from(["rla"].into_iter().chain(text.split('\n'))) {
+        let _ = error.render();
+    }
+}
+
 fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
     memory::set_limit(cli.global.max_memory);
     let signals = Signals::install()?;
@@ -154,6 +164,39 @@ mod tests {
     #[test]
     fn the_parser_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_words_make_the_parser_panic() {
+        use rand::Rng;
+        use riemannian_laplace::internals::random::{Purpose, stream};
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/command_line");
+        let mut lines: Vec<Vec<u8>> = std::fs::read_dir(folder)
+            .expect("the corpus")
+            .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("a file"))
+            .collect();
+        lines.sort();
+        let words: Vec<Vec<u8>> =
+            lines.iter().flat_map(|line| line.split(|byte| *byte == b'\n')).map(<[u8]>::to_vec).collect();
+        let odd: [&[u8]; 8] =
+            [b"", b"-", b"--", b"\xff", b"18446744073709551616", b"-1e400", b"../..", "\u{202e}\u{1b}".as_bytes()];
+        for line in &lines {
+            super::parse_words(line);
+            for index in 0..200 {
+                let mut random = stream(1, Purpose::Data, index);
+                let mut changed: Vec<&[u8]> = line.split(|byte| *byte == b'\n').collect();
+                for _ in 0..random.random_range(1..4) {
+                    let at = random.random_range(0..changed.len());
+                    match random.random_range(0..4) {
+                        0 => changed[at] = odd[random.random_range(0..odd.len())],
+                        1 => changed[at] = &words[random.random_range(0..words.len())],
+                        2 => changed.insert(at, &words[random.random_range(0..words.len())]),
+                        _ => changed.truncate(at.max(1)),
+                    }
+                }
+                super::parse_words(&changed.join(&b'\n'));
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,8 @@
+//! Bytes as an ONNX graph.
+
+#![no_main]
+
+#[path = "../../tests/common/untrusted.rs"]
+mod untrusted;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| untrusted::onnx(bytes));

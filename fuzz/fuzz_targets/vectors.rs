@@ -1,0 +1,8 @@
+//! Bytes as samples, checkpoints, vectors.
+
+#![no_main]
+
+#[path = "../../tests/common/untrusted.rs"]
+mod untrusted;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| untrusted::vectors(bytes));
