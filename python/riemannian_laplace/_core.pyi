@@ -18,6 +18,15 @@ def activations() -> list[str]:
 def set_memory_limit(n_bytes: int | None) -> None:
     """Sets the most memory, in bytes, that the engine may take; None for what the machine has."""
 
+def report(
+    posterior: Posterior,
+    methods: Sequence[dict[str, Any]],
+    page: dict[str, Any],
+    data: tuple[_Array, _Array] | None = None,
+    watch: _Watch = None,
+) -> str:
+    """A page of HTML on a posterior and its predictions."""
+
 class Network:
     """A trained network with its weights."""
 

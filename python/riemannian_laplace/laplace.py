@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from riemannian_laplace.errors import InputError, LaplaceWarning, UnsupportedErr
 from riemannian_laplace.files import SavedModel
 from riemannian_laplace.progress import watch
 from riemannian_laplace.results import MeanCovariance
-from riemannian_laplace.settings import floats, link, method_settings, plain
+from riemannian_laplace.settings import floats, link, method_settings, plain, write_whole
 
 __all__ = ["Laplace"]
 
@@ -351,6 +353,39 @@ class Laplace(SavedModel):
         for sentence in loo.advice:
             warnings.warn(sentence, LaplaceWarning, stacklevel=2)
         return loo
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        x: Any = None,
+        y: Any = None,
+        *,
+        methods: Sequence[str] = ("map", "glm", "nn", "riemannian"),
+        n_samples: int = 100,
+        metric: str = "fisher",
+        samples: _core.Samples | None = None,
+        seed: int = 0,
+        level: float = 0.9,
+        progress_bar: bool = True,
+    ) -> None:
+        """Writes a page of HTML: can the posterior be trusted, how good is it, what does it predict.
+
+        Give unseen data ``x, y`` (in the forms that :meth:`fit` takes) to be scored; without them the training data are,
+        and the page says so.
+        """
+        posterior = self._ready()
+        names = list(methods) if posterior.has_data or samples is not None else [m for m in methods if m != "riemannian"]
+        if "riemannian" in names and samples is None:
+            samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
+        data = None
+        if x is not None:
+            given = read_data(x, y)
+            data = self._matrix(given.inputs), self._targets(given.targets)
+        page = {"posterior": "posterior", "data": "the given data", "level": level, "max_rows": 5000}
+        settings = [method_settings(name, "centred", n_samples, seed, samples) for name in names]
+        with watch("writing the report", enabled=progress_bar) as bar:
+            html = _core.report(posterior, settings, page, data, bar)
+        write_whole(path, html)
 
     # Samples
 

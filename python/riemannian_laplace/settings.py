@@ -11,9 +11,9 @@ import numpy as np
 
 from riemannian_laplace import _core
 from riemannian_laplace.data import is_torch
-from riemannian_laplace.errors import InputError, UnsupportedError
+from riemannian_laplace.errors import FileError, InputError, UnsupportedError
 
-__all__ = ["floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes"]
+__all__ = ["floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes", "write_whole"]
 
 
 def plain(name: str) -> str:
@@ -99,3 +99,15 @@ def from_bytes(contents: bytes) -> _core.Posterior:
         path = Path(folder) / "posterior.safetensors"
         path.write_bytes(contents)
         return _core.Posterior.load(os.fspath(path))
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file, whole or not at all."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise FileError(f"{target} could not be written: {error}") from error

@@ -10,6 +10,7 @@ mod method;
 mod network;
 mod posterior;
 mod prediction;
+mod report;
 mod samples;
 mod work;
 
@@ -30,6 +31,8 @@ mod _core {
     use crate::posterior::Posterior;
     #[pymodule_export]
     use crate::prediction::Prediction;
+    #[pymodule_export]
+    use crate::report::report;
     #[pymodule_export]
     use crate::samples::Samples;
 

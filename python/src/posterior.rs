@@ -404,8 +404,13 @@ impl Posterior {
 }
 
 impl Posterior {
+    /// The engine's posterior.
+    pub(crate) fn laplace(&self) -> &Laplace {
+        &self.laplace
+    }
+
     /// Data with the posterior's columns, in their own units.
-    fn columns_of(&self, inputs: Array<'_>, targets: Array<'_>) -> riemannian_laplace::Result<Dataset> {
+    pub(crate) fn columns_of(&self, inputs: Array<'_>, targets: Array<'_>) -> riemannian_laplace::Result<Dataset> {
         let data = Dataset::new(inputs.as_array().to_owned(), targets.as_array().to_owned())?;
         data.with_schema(self.laplace.schema().without_scaling())
     }

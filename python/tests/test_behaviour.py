@@ -295,3 +295,17 @@ def test_leave_one_out_is_that_of_refitted_linear_models() -> None:
     assert loo.minus(alone)[0] == pytest.approx((loo.pointwise - alone.pointwise).sum())
     sampled = la.loo("riemannian", n_samples=400)
     assert sampled.method == "riemannian" and sampled.elpd_loo == pytest.approx(loo.elpd_loo, abs=0.5)
+
+
+@pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
+def test_reports_are_pages_of_their_own(tmp_path: Path) -> None:
+    la = fitted()
+    la.optimize_prior_precision()
+    la.report(tmp_path / "r.html", n_samples=10)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>") and "2-20-1 tanh" in page
+    la.report(tmp_path / "r.html", NEW, np.sin(NEW[:, :1]), methods=["map", "glm"])
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") != page
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+    with pytest.raises(OSError, match="could not be written"):
+        la.report(tmp_path / "nowhere" / "r.html", methods=["map"])
