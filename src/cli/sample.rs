@@ -70,7 +70,8 @@ pub struct SampleArgs {
 
 const EXAMPLE: &str = "\
 Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
-path_drift [S] (its largest on the way), status [S] (0 reached, 1 step or other limit, 2 not finite, 3 no logarithm), certified
+path_drift [S] (its largest on the way), off_graph [S] (distance from the graph of the whitened outputs, for all
+likelihoods but heteroscedastic), status [S] (0 reached, 1 step or other limit, 2 not finite, 3 no logarithm), certified
 [S] (1: reached with a drift within the target, on the way within five times it, and a solver's residual within it). Metadata: metric, seed, range, smoothing. A sample that failed is reported and counted, never dropped or replaced.
 
 By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and
@@ -113,6 +114,8 @@ struct Report {
     mean_nfev: f64,
     max_drift: f64,
     max_path_drift: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_off_graph: Option<f64>,
     seconds_per_sample: f64,
     #[serde(flatten)]
     metric: MetricReport,
@@ -198,6 +201,7 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
         mean_nfev: samples.mean_evaluations(),
         max_drift: samples.max_drift(),
         max_path_drift: samples.max_path_drift(),
+        max_off_graph: samples.max_off_graph(),
         seconds_per_sample: seconds / samples.len() as f64,
         metric: MetricReport::new(&samples),
         smoothing: SmoothingReport::new(&samples),
@@ -221,6 +225,9 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     summary.row("mean nfev", short(report.mean_nfev), "evaluations of the acceleration per sample");
     summary.row("max drift", short(report.max_drift), "relative change of vᵀGv, which a geodesic conserves");
     summary.row("on the way", short(report.max_path_drift), "the largest drift at states along the path");
+    if let Some(off) = report.max_off_graph {
+        summary.row("off graph", short(off), "root mean square of outputs less those carried along, in noise levels");
+    }
     report.metric.add_to(&mut summary);
     if let Some(report) = &report.smoothing {
         report.add_to(&mut summary);

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `sample` | \[K\] | which samples of the seed |
 //! | `theta`, `velocity` | \[K, D\] | θ and θ̇ at the end |
-//! | `nfev`, `drift`, `path_drift`, `residual`, `status`, `certified` | \[K\] | their certificates |
+//! | `nfev`, `drift`, `path_drift`, `residual`, `off_graph` (−1 where it is not defined), `status`, `certified` | \[K\] | their certificates |
 //!
 //! The metadata are `format`, a fingerprint over everything, and what tells the run apart, each key with `run.` before it.
 
@@ -23,6 +23,9 @@ use super::samples::Outcome;
 use crate::error::{Error, Result};
 use crate::ode::Status;
 use crate::tensors::{self, FINGERPRINT, TensorFile, Values};
+
+/// The distance from the graph of a sample that has none.
+const UNDEFINED: f64 = -1.0;
 
 /// The `format` entry of the metadata.
 const FORMAT: &str = "riemannian-laplace partial samples";
@@ -147,6 +150,7 @@ impl Checkpoint {
         let size = theta.first().map_or(0, |row| row.len());
         let (drift, path_drift) = (reals(|one| one.drift), reals(|one| one.path_drift));
         let residual = reals(|one| one.residual);
+        let off_graph = reals(|one| one.off_graph.unwrap_or(UNDEFINED));
         let samples: Vec<i64> = finished.keys().map(|&index| index as i64).collect();
         let evaluations = integers(|one| one.0.evaluations as i64);
         let status = integers(|one| one.1.code());
@@ -159,6 +163,7 @@ impl Checkpoint {
             ("drift", vec![count], Values::Real(&drift)),
             ("path_drift", vec![count], Values::Real(&path_drift)),
             ("residual", vec![count], Values::Real(&residual)),
+            ("off_graph", vec![count], Values::Real(&off_graph)),
             ("status", vec![count], Values::Integer(&status)),
             ("certified", vec![count], Values::Integer(&certified)),
         ];
@@ -201,6 +206,7 @@ impl Checkpoint {
         };
         let (evaluations, drift, path_drift) = (column("nfev")?, column("drift")?, column("path_drift")?);
         let (residual, status, certified) = (column("residual")?, column("status")?, column("certified")?);
+        let mut distances = column("off_graph")?.into_iter();
         let (theta, velocity) = (file.take(path, "theta")?, file.take(path, "velocity")?);
         let size = theta.values.len() / count.max(1);
         let mut rows = theta.values.chunks_exact(size.max(1)).zip(velocity.values.chunks_exact(size.max(1)));
@@ -220,6 +226,7 @@ impl Checkpoint {
                 drift,
                 path_drift,
                 residual,
+                off_graph: distances.next().filter(|distance| *distance != UNDEFINED),
                 status: match outcome {
                     Outcome::Reached | Outcome::NoLogarithm => Status::Reached,
                     Outcome::StepLimit => Status::StepLimit,

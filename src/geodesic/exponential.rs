@@ -9,9 +9,10 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use super::graph::Carried;
 use crate::error::{Error, Result, check_size};
 use crate::metric::{Metric, MetricEvaluator};
-use crate::ode::{self, DensePath, Integrator, IvpOptions, Status, Trial};
+use crate::ode::{self, DensePath, Integrator, IvpOptions, Present, SecondOrder, Status, Trial};
 use crate::progress::Progress;
 
 /// How accurate a geodesic must be.
@@ -77,6 +78,26 @@ enum Abandoned {
     Hopeless,
     /// A limit of the geodesic, which no other attempt can help.
     Limit,
+}
+
+/// From this many parameters on, Adams integrates positions as second integrals, in fewer passes over memory: below, an
+/// evaluation takes far longer than these.
+const SECOND_ORDER: usize = 50_000;
+
+/// What takes the steps.
+enum Engine {
+    General(ode::Workspace),
+    SecondOrder(Box<SecondOrder>),
+}
+
+/// How one attempt ended.
+struct Ending {
+    status: ControlFlow<Abandoned, Status>,
+    evaluations: usize,
+    /// The largest drift at accepted states on the way.
+    path_drift: f64,
+    /// The outputs carried along, where the metric has isometric ones.
+    carried: Option<Carried>,
 }
 
 /// The paper's step limit.
@@ -212,6 +233,10 @@ pub struct Geodesic {
     pub path_drift: f64,
     /// The largest relative residual ‖δa‖_G/‖J̃v‖ of the accelerations; zero for an exact solver.
     pub residual: f64,
+    /// The distance from the graph of the outputs: the root mean square of y(θ) − y at the end, in units of the whitened
+    /// outputs (σ, for a Gaussian); none where the likelihood has no isometric outputs y, NaN when it could not be
+    /// computed.
+    pub off_graph: Option<f64>,
     /// Whether t = 1 was reached.
     pub status: Status,
     /// Whether t = 1 was reached with a drift within the target, a drift on the way within five times the target and a
@@ -236,7 +261,7 @@ pub struct ExponentialMap<'a> {
     evaluator: Box<dyn MetricEvaluator>,
     progress: &'a dyn Progress,
     options: GeodesicOptions,
-    workspace: ode::Workspace,
+    engine: Engine,
     state: Vec<f64>,
     n_params: usize,
 }
@@ -246,11 +271,15 @@ impl<'a> ExponentialMap<'a> {
     pub fn new(metric: &'a dyn Metric, options: GeodesicOptions) -> Result<Self> {
         options.validate()?;
         let n_params = metric.n_params();
+        let engine = match options.integrator == Integrator::Adams && n_params >= SECOND_ORDER {
+            true => Engine::SecondOrder(Box::new(SecondOrder::new(n_params))),
+            false => Engine::General(ode::Workspace::new(options.integrator, 2 * n_params)),
+        };
         Ok(Self {
             evaluator: metric.evaluator(),
             progress: &(),
             options,
-            workspace: ode::Workspace::new(options.integrator, 2 * n_params),
+            engine,
             state: vec![0.0; 2 * n_params],
             n_params,
         })
@@ -274,7 +303,7 @@ impl<'a> ExponentialMap<'a> {
         loop {
             attempt += 1;
             let limit = if attempt < attempts { HOPELESS * target } else { f64::INFINITY };
-            let (ending, used, path_drift) =
+            let Ending { status: ending, evaluations: used, path_drift, carried } =
                 self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit), &budget)?;
             evaluations += used;
             budget.evaluations = budget.evaluations.saturating_sub(used);
@@ -295,10 +324,20 @@ impl<'a> ExponentialMap<'a> {
                     let unsolved = straight && !certified;
                     if certified || unsolved || attempt >= attempts || status == Status::StepLimit {
                         let (theta, velocity) = self.state.split_at(self.n_params);
+                        let outputs = self.evaluator.isometric_outputs(theta).unwrap_or_default();
+                        let off_graph = carried.map(|carried| carried.distance(&outputs));
                         let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
-                        let geodesic =
-                            Geodesic { theta, velocity, evaluations, drift, path_drift, residual, status, certified };
-                        return Ok(geodesic);
+                        return Ok(Geodesic {
+                            theta,
+                            velocity,
+                            evaluations,
+                            drift,
+                            path_drift,
+                            residual,
+                            off_graph,
+                            status,
+                            certified,
+                        });
                     }
                     // The drift is about proportional to the tolerance; half of the target leaves room for "about".
                     let missing = 0.5 * target / drift.max(path_drift / ON_THE_WAY);
@@ -316,7 +355,7 @@ impl<'a> ExponentialMap<'a> {
         self.set_state(theta, velocity);
         let (rtol, atol) = self.options.first_tolerances(self.n_params);
         self.evaluator.begin_path(rtol);
-        let Self { evaluator, progress, options, workspace, state, n_params } = self;
+        let Self { evaluator, progress, options, state, n_params, .. } = self;
         let cancelled = Cell::new(false);
         let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
             if progress.is_cancelled() {
@@ -326,7 +365,8 @@ impl<'a> ExponentialMap<'a> {
             evaluator.at_time(t);
             geodesic_derivative(&mut **evaluator, *n_params, state, derivative);
         };
-        let (_, path) = ode::solve_dense(&mut derivative, 0.0, 1.0, state, &options.ivp(rtol, atol), workspace)?;
+        let mut workspace = ode::Workspace::new(options.integrator, 2 * *n_params);
+        let (_, path) = ode::solve_dense(&mut derivative, 0.0, 1.0, state, &options.ivp(rtol, atol), &mut workspace)?;
         if cancelled.get() { Err(Error::Cancelled) } else { Ok(path) }
     }
 
@@ -339,15 +379,16 @@ impl<'a> ExponentialMap<'a> {
         (rtol, atol): (f64, f64),
     ) -> Result<Status> {
         let budget = Budget::of(GeodesicLimits::default());
-        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY), &budget)?.0 {
+        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY), &budget)?.status {
             ControlFlow::Continue(status) => Ok(status),
             // Without a limit on the drift an attempt cannot be abandoned; if it were, the end would not be usable.
             ControlFlow::Break(_) => Ok(Status::NotFinite),
         }
     }
 
-    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`, or when
-    /// the budget is spent. Also returns the evaluations and, unless `start` is NaN, the largest drift at accepted states on the way.
+    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`, or
+    /// when the budget is spent. Unless
+    /// `start` is NaN, looks at the drift at accepted states on the way, and carries the outputs along.
     fn integrate_within(
         &mut self,
         theta: &[f64],
@@ -356,45 +397,53 @@ impl<'a> ExponentialMap<'a> {
         (rtol, atol): (f64, f64),
         (start, limit): (f64, f64),
         budget: &Budget,
-    ) -> Result<(ControlFlow<Abandoned, Status>, usize, f64)> {
+    ) -> Result<Ending> {
         self.set_state(theta, velocity);
         self.evaluator.begin_path(rtol);
-        let Self { evaluator, progress, options, workspace, state, n_params } = self;
+        let Self { evaluator, progress, options, engine, state, n_params } = self;
+        let followed = if start.is_nan() { None } else { evaluator.follow_outputs(theta, velocity) };
+        let carried = RefCell::new(followed.map(|followed| Carried::new(followed, time)));
         let evaluator = RefCell::new(&mut **evaluator);
         let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
         let spent = Cell::new(false);
-        let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
+        let mut accelerate = |t: f64, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]| {
             if progress.is_cancelled() {
                 // The trial is rejected, and `go_on` asked, without another evaluation.
                 cancelled.set(true);
-                return derivative.fill(f64::NAN);
+                return acceleration.fill(f64::NAN);
             }
             if budget.is_spent(evaluations) {
                 spent.set(true);
-                return derivative.fill(f64::NAN);
+                return acceleration.fill(f64::NAN);
             }
             let evaluator = &mut **evaluator.borrow_mut();
             evaluator.at_time(t);
-            geodesic_derivative(evaluator, *n_params, state, derivative);
+            evaluator.acceleration(theta, velocity, acceleration);
+            if let Some(carried) = &mut *carried.borrow_mut() {
+                carried.evaluated(t, evaluator.output_acceleration());
+            }
             evaluations += 1;
             progress.evaluated();
             // The drift of this evaluation alone: that of a rejected trial must not count against the next step.
             drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
-                relative_change(start, evaluator.squared_speed_of_last(&state[*n_params..]))
+                relative_change(start, evaluator.squared_speed_of_last(velocity))
             } else {
                 0.0
             });
         };
         let (mut path_drift, mut looks) = (0.0, 1);
         // A drift that is NaN: a trial beyond what can be computed, which is rejected and repeated with a shorter step.
-        let mut go_on = |trial, t: f64, state: &[f64]| match trial {
+        let mut go_on = |trial, t: f64, present: &mut dyn Present| match trial {
             _ if cancelled.get() => ControlFlow::Break(Abandoned::Hopeless),
             _ if spent.get() => ControlFlow::Break(Abandoned::Limit),
             Trial::Accepted if drift.get() > limit => ControlFlow::Break(Abandoned::Hopeless),
             Trial::Accepted => {
+                if let Some(carried) = &mut *carried.borrow_mut() {
+                    carried.accept(t);
+                }
                 if !start.is_nan() && t * LOOKS as f64 >= time * looks as f64 {
                     looks = (t / time * LOOKS as f64) as usize + 1;
-                    let (theta, velocity) = state.split_at(*n_params);
+                    let (theta, velocity) = present.state().split_at(*n_params);
                     let here = relative_change(start, evaluator.borrow_mut().squared_speed_on_path(theta, velocity));
                     // What is not a number stays.
                     path_drift = if here > path_drift || here.is_nan() { here } else { path_drift };
@@ -404,10 +453,31 @@ impl<'a> ExponentialMap<'a> {
             Trial::Rejected => ControlFlow::Continue(()),
         };
         let options = options.ivp(rtol, atol);
-        let info = ode::solve_watched(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?;
+        let info = match engine {
+            Engine::SecondOrder(workspace) => {
+                ode::solve_second_order(&mut accelerate, (0.0, time), state, &options, workspace, &mut go_on)?
+            }
+            Engine::General(workspace) => {
+                let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
+                    let (theta, velocity) = state.split_at(*n_params);
+                    let (position_part, velocity_part) = derivative.split_at_mut(*n_params);
+                    position_part.copy_from_slice(velocity);
+                    accelerate(t, theta, velocity, velocity_part);
+                };
+                ode::solve_watched(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?
+            }
+        };
+        if cancelled.get() {
+            return Err(Error::Cancelled);
+        }
+        let mut carried = carried.into_inner();
+        if let (Some(carried), ControlFlow::Continue(Status::Reached)) = (&mut carried, &info.status) {
+            // Nobody is asked after the last step.
+            carried.accept(time);
+        }
         // The call that found the budget spent evaluated nothing.
         let evaluations = if spent.get() { evaluations } else { info.evaluations };
-        if cancelled.get() { Err(Error::Cancelled) } else { Ok((info.status, evaluations, path_drift)) }
+        Ok(Ending { status: info.status, evaluations, path_drift, carried })
     }
 
     /// a(θ, θ̇) at a state.

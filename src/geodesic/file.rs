@@ -6,6 +6,7 @@
 //! | `nfev` | \[S\] | evaluations of the acceleration |
 //! | `drift` | \[S\] | the relative change of vᵀGv |
 //! | `path_drift` | \[S\] | its largest at accepted states on the way |
+//! | `off_graph` | \[S\] | the distance from the graph of the outputs, in units of the whitened outputs, where it is defined |
 //! | `status` | \[S\] | the code of the [`Outcome`] |
 //! | `indices` | \[D\] | of a posterior over some parameters: their places in the whole model's θ |
 //! | `log_weight`, `conjugate` | \[S\] | where asked for: logarithms of importance weights, conjugate points on the way |
@@ -43,6 +44,9 @@ pub fn write_samples(path: &Path, samples: &Samples) -> Result<()> {
         ("status", vec![count], Values::Integer(&status)),
         ("certified", vec![count], Values::Integer(&certified)),
     ];
+    if let Some(off_graph) = &samples.off_graph {
+        entries.push(("off_graph", vec![count], Values::Real(off_graph)));
+    }
     let indices: Vec<i64>;
     if let Some(places) = &samples.indices {
         indices = places.iter().map(|&index| index as i64).collect();
@@ -97,6 +101,8 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
     // Files of earlier versions do not have it.
     let looked = file.contents.tensors.contains_key("path_drift");
     let path_drift = if looked { file.take_row("path_drift", count)? } else { vec![f64::NAN; count] };
+    let has_distance = file.contents.tensors.contains_key("off_graph");
+    let off_graph = if has_distance { Some(file.take_row("off_graph", count)?) } else { None };
     let indices = if file.contents.tensors.contains_key("indices") {
         let whole = |value: f64| (value >= 0.0 && value.fract() == 0.0).then_some(value as usize);
         Some(file.take_codes("indices", size, "a whole number, at least 0", whole)?)
@@ -155,6 +161,7 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
         evaluations,
         drift,
         path_drift,
+        off_graph,
         outcome,
         certified,
         smoothing,

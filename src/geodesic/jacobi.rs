@@ -21,7 +21,7 @@ use crate::linalg::{Cholesky, mirror_lower, multiply, multiply_by_own_transpose}
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::memory::{self, Reservation};
 use crate::metric::Pullback;
-use crate::ode::{self, Integrator, IvpOptions, Status, Trial};
+use crate::ode::{self, Integrator, IvpOptions, Present, Status, Trial};
 use crate::prior::PriorPrecision;
 use crate::progress::Progress;
 
@@ -128,12 +128,12 @@ impl<'a> JacobiFields<'a> {
             }
         };
         let (mut sign, mut conjugate) = (1.0, 0);
-        let mut watch = |trial: Trial, t: f64, state: &[f64]| {
+        let mut watch = |trial: Trial, t: f64, present: &mut dyn Present| {
             if progress.is_cancelled() {
                 return ControlFlow::Break(());
             }
             if trial == Trial::Accepted && t > 0.0 {
-                let (_, now) = log_abs_det(&state[2 * d..2 * d + d * d], d);
+                let (_, now) = log_abs_det(&present.state()[2 * d..2 * d + d * d], d);
                 if now * sign < 0.0 {
                     conjugate += 1;
                     sign = now;

@@ -4,6 +4,7 @@ mod checkpoint;
 mod density;
 mod exponential;
 mod file;
+mod graph;
 mod jacobi;
 mod keeper;
 mod logarithm;

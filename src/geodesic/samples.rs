@@ -74,6 +74,9 @@ pub struct Samples {
     pub drift: Vec<f64>,
     /// Its largest at accepted states on the way.
     pub path_drift: Vec<f64>,
+    /// The distance of each end from the graph of the outputs (see [`Geodesic::off_graph`]), where the metric has
+    /// isometric outputs.
+    pub off_graph: Option<Vec<f64>>,
     /// How each ended.
     pub outcome: Vec<Outcome>,
     /// Whether each reached its end with a drift, there and on the way, and a solver's residual within their bounds.
@@ -108,6 +111,7 @@ impl Samples {
             evaluations: Vec::with_capacity(count),
             drift: Vec::with_capacity(count),
             path_drift: Vec::with_capacity(count),
+            off_graph: geodesics.iter().map(|one| one.0.off_graph).collect(),
             outcome: Vec::with_capacity(count),
             certified: Vec::with_capacity(count),
             smoothing: None,
@@ -147,6 +151,14 @@ impl Samples {
         self.path_drift
             .iter()
             .fold(0.0, |most: f64, drift| if drift.is_nan() || most.is_nan() { f64::NAN } else { most.max(*drift) })
+    }
+
+    /// The largest distance from the graph among the samples that reached their end; NaN where one could not be computed,
+    /// none where it is not defined.
+    pub fn max_off_graph(&self) -> Option<f64> {
+        let reached = self.off_graph.as_ref()?.iter().zip(&self.outcome);
+        let reached = reached.filter(|(_, outcome)| **outcome == Outcome::Reached);
+        Some(reached.fold(0.0, |most, (&off, _)| if off > most || off.is_nan() { off } else { most }))
     }
 
     /// The number of samples, failed ones included.
@@ -247,6 +259,11 @@ impl Samples {
             evaluations: Vec::new(),
             drift: Vec::new(),
             path_drift: Vec::new(),
+            off_graph: parts
+                .iter()
+                .map(|part| part.off_graph.clone())
+                .collect::<Option<Vec<_>>>()
+                .map(|parts| parts.concat()),
             outcome: Vec::new(),
             certified: Vec::new(),
             smoothing: first.smoothing,

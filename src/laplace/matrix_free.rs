@@ -12,12 +12,12 @@
 
 use std::sync::Arc;
 
-use super::ridge::RidgeSolver;
+use super::ridge::{RidgeSolver, check_base, rows_at_base};
 use super::solver_report::{SolverReport, Tally};
-use crate::error::{Error, Result, Unsupported, check_size};
-use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::error::{Error, Result};
+use crate::likelihood::Likelihood;
 use crate::linalg::{ConjugateGradients, LowRankInverse, StoppingRule};
-use crate::map::{Map, PulledBack, Rows, Scratch, frozen_rows};
+use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::memory;
 use crate::prior::PriorPrecision;
 
@@ -90,19 +90,12 @@ impl MatrixFree {
         options: MatrixFreeOptions,
     ) -> Result<Self> {
         options.validate()?;
-        check_size("length of the base point", map.n_params(), base.len())?;
-        if !prior.is_proper() {
-            return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
-        }
+        check_base(map, prior, base)?;
         let (n, p, d) = (map.n_points(), map.n_outputs(), map.n_params());
         // Test vectors, their images, and the eigenvectors computed from them.
         let room = (memory::limit() as f64 / 8.0 / (4 * n * p).max(1) as f64) as usize;
         let rank = options.max_rank.min(d).min(room);
-        let rows = frozen_rows(map, base, p, |outputs| {
-            let mut seeds = vec![0.0; n * p * p];
-            PointEvaluator::new(n, p).whitening(likelihood, outputs, &mut seeds);
-            Ok(seeds)
-        })?;
+        let rows = rows_at_base(map, likelihood, base)?;
         let (mut scaled, mut scratch) = (vec![0.0; d], Scratch::default());
         let preconditioner = LowRankInverse::of_kernel(n * p, rank, PRECONDITIONER_SEED, |u, product| {
             kernel_times(&*rows, &mut scratch, prior, &mut scaled, u, product);

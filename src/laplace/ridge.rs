@@ -10,9 +10,9 @@ use super::iterative::{self, Iterative, IterativeOptions, IterativeRidge, Space}
 use super::matrix_free::{MatrixFree, MatrixFreeRidge};
 use super::solver_report::SolverReport;
 use super::{function_space, weight_space};
-use crate::error::Result;
-use crate::likelihood::Likelihood;
-use crate::map::{Map, PulledBack};
+use crate::error::{Error, Result, Unsupported, check_size};
+use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::map::{Map, PulledBack, Rows, frozen_rows};
 use crate::prior::PriorPrecision;
 
 /// One thread's solver for changing rows; nothing is allocated after the first solve.
@@ -32,6 +32,10 @@ pub trait RidgeSolver: Send {
     /// Where the solver wants to know the speed ‖J̃v‖ of the whitened outputs before it solves; exact ones do not.
     fn speed_mut(&mut self) -> Option<&mut f64> {
         None
+    }
+    /// Whether the force is overwritten by (I + J̃A⁻¹J̃ᵀ)⁻¹z = z − J̃(solution).
+    fn leaves_remainder(&self) -> bool {
+        false
     }
     /// The largest relative residual of the solves since the path began; zero for an exact solver.
     fn path_residual(&self) -> f64 {
@@ -184,4 +188,20 @@ impl Ridge {
             Ridge::MatrixFree(shared) => shared.solver_size(m, d),
         }
     }
+}
+
+/// What conjugate gradients ask of the point where geodesics start and of the prior.
+pub(super) fn check_base(map: &Arc<dyn Map>, prior: &PriorPrecision, base: &[f64]) -> Result<()> {
+    check_size("length of the base point", map.n_params(), base.len())?;
+    if prior.is_proper() { Ok(()) } else { Err(Error::Unsupported(Unsupported::ImproperMatrixFree)) }
+}
+
+/// The whitened rows J̃ at that point.
+pub(super) fn rows_at_base(map: &Arc<dyn Map>, likelihood: &dyn Likelihood, base: &[f64]) -> Result<Box<dyn Rows>> {
+    let (n, p) = (map.n_points(), map.n_outputs());
+    frozen_rows(map, base, p, |outputs| {
+        let mut seeds = vec![0.0; n * p * p];
+        PointEvaluator::new(n, p).whitening(likelihood, outputs, &mut seeds);
+        Ok(seeds)
+    })
 }

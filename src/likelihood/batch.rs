@@ -141,6 +141,45 @@ impl PointEvaluator {
         }
     }
 
+    /// The isometric outputs y(fₙ) of every point; false where the likelihood has none.
+    pub fn isometric(&mut self, likelihood: &dyn Likelihood, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        if self.whole(likelihood) {
+            return likelihood.isometric(outputs, isometric);
+        }
+        (0..self.n_points).all(|n| {
+            gather(outputs, n, self.n_points, &mut self.outputs);
+            let exist = likelihood.isometric(&self.outputs, &mut self.vector);
+            scatter(&self.vector, n, self.n_points, isometric);
+            exist
+        })
+    }
+
+    /// Their velocities ẏₙ = Rₙᵀḟₙ.
+    pub fn isometric_velocity(&mut self, likelihood: &dyn Likelihood, jet: &Jet, velocity: &mut [f64]) {
+        for n in 0..self.n_points {
+            self.gather_jet(jet, n);
+            likelihood.whitening(&self.outputs, &mut self.matrix);
+            self.vector.fill(0.0);
+            for (row, first) in self.matrix.chunks_exact(self.first.len()).zip(&self.first) {
+                self.vector.iter_mut().zip(row).for_each(|(sum, entry)| *sum += entry * first);
+            }
+            scatter(&self.vector, n, self.n_points, velocity);
+        }
+    }
+
+    /// Adds what their accelerations have beyond the whitened force z.
+    pub fn add_normal_force(&mut self, likelihood: &dyn Likelihood, jet: &Jet, force: &mut [f64]) {
+        if self.whole(likelihood) {
+            return likelihood.add_normal_force(&jet.outputs, &jet.first, force);
+        }
+        for n in 0..self.n_points {
+            self.gather_jet(jet, n);
+            gather(force, n, self.n_points, &mut self.vector);
+            likelihood.add_normal_force(&self.outputs, &self.first, &mut self.vector);
+            scatter(&self.vector, n, self.n_points, force);
+        }
+    }
+
     /// Σₙ ḟₙᵀHₙḟₙ.
     pub fn fisher_quadratic(&mut self, likelihood: &dyn Likelihood, jet: &Jet) -> f64 {
         if self.whole(likelihood) {

@@ -110,6 +110,12 @@ impl Likelihood for Bernoulli {
         )
     }
 
+    /// 2 atan(e^(f/2)).
+    fn isometric(&self, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        write(isometric, outputs.iter().map(|&f| 2.0 * exp(0.5 * f).atan()));
+        true
+    }
+
     fn is_separable(&self) -> bool {
         true
     }

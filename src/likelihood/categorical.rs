@@ -202,6 +202,20 @@ impl Likelihood for Categorical {
         squares / weights
     }
 
+    /// 2√p, on a sphere.
+    fn isometric(&self, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        write(isometric, Softmax::new(outputs).roots().map(|root| 2.0 * root));
+        true
+    }
+
+    /// −½Var_p(ḟ)√p: the centripetal acceleration on the sphere of radius 2.
+    fn add_normal_force(&self, outputs: &[f64], first: &[f64], force: &mut [f64]) {
+        let factor = -0.5 * self.fisher_quadratic(outputs, first);
+        for (entry, root) in force.iter_mut().zip(Softmax::new(outputs).roots()) {
+            *entry += factor * root;
+        }
+    }
+
     fn mean(&self, outputs: &[f64], mean: &mut [f64]) {
         write(mean, Softmax::new(outputs).probabilities());
     }

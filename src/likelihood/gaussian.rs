@@ -144,6 +144,12 @@ impl Likelihood for Gaussian {
         }
     }
 
+    /// f/σ.
+    fn isometric(&self, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        write(isometric, outputs.iter().zip(self.levels()).map(|(f, sigma)| f / sigma));
+        true
+    }
+
     fn has_constant_fisher(&self) -> bool {
         true
     }

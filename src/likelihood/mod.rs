@@ -126,6 +126,15 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
     /// ḟᵀ H ḟ, as a sum of squares.
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64;
 
+    /// Writes the isometric outputs y(f), in which the metric H is Euclidean and whose Jacobian is Rᵀ; false where there
+    /// are none.
+    fn isometric(&self, _outputs: &[f64], _isometric: &mut [f64]) -> bool {
+        false
+    }
+
+    /// Adds what ÿ has beyond z along a jet: a part normal to the surface on which y lies, where that is curved.
+    fn add_normal_force(&self, _outputs: &[f64], _first: &[f64], _force: &mut [f64]) {}
+
     /// −d²log p along a straight line of outputs, the quadratic form of the
     /// [observed information](Self::observed_information): ḟᵀHḟ in a natural exponential family (the default).
     fn observed_quadratic(&self, _target: &[f64], outputs: &[f64], first: &[f64]) -> f64 {

@@ -84,6 +84,12 @@ impl Likelihood for Poisson {
         outputs.iter().zip(first).map(|(&f, &first)| times_root_rate(first, f).powi(2)).sum()
     }
 
+    /// 2 e^(f/2).
+    fn isometric(&self, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        write(isometric, outputs.iter().map(|&f| 2.0 * exp(0.5 * f)));
+        true
+    }
+
     fn is_separable(&self) -> bool {
         true
     }

@@ -103,6 +103,19 @@ impl Likelihood for Scaled {
         self.scale * self.likelihood.observed_quadratic(target, outputs, first)
     }
 
+    fn isometric(&self, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        let exists = self.likelihood.isometric(outputs, isometric);
+        Self::multiply(isometric, self.scale.sqrt());
+        exists
+    }
+
+    fn add_normal_force(&self, outputs: &[f64], first: &[f64], force: &mut [f64]) {
+        let root = self.scale.sqrt();
+        Self::multiply(force, 1.0 / root);
+        self.likelihood.add_normal_force(outputs, first, force);
+        Self::multiply(force, root);
+    }
+
     fn has_constant_fisher(&self) -> bool {
         self.likelihood.has_constant_fisher()
     }

@@ -67,6 +67,19 @@ pub trait MetricEvaluator: Send {
     fn path_residual(&self) -> f64 {
         0.0
     }
+    /// Starts to follow the isometric outputs y: returns y(θ) and ẏ along v, and from the next acceleration to the next
+    /// path [`output_acceleration`](Self::output_acceleration) is known. `None` where the metric has no such outputs.
+    fn follow_outputs(&mut self, _theta: &[f64], _velocity: &[f64]) -> Option<[Vec<f64>; 2]> {
+        None
+    }
+    /// ÿ along the geodesic at the arguments of the last acceleration.
+    fn output_acceleration(&self) -> &[f64] {
+        &[]
+    }
+    /// y(θ), where the metric has isometric outputs.
+    fn isometric_outputs(&mut self, _theta: &[f64]) -> Option<Vec<f64>> {
+        None
+    }
     /// vᵀG(θ)v at a state of the path, which goes on from there as if it had not been computed.
     fn squared_speed_on_path(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {
         self.squared_speed(theta, velocity)

@@ -15,6 +15,7 @@ use crate::laplace::{
     Structure, WeightSpace,
 };
 use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::linalg::add_scaled;
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -131,6 +132,8 @@ impl Pullback {
             seeds: vec![0.0; n * p * p],
             force: vec![0.0; n * p],
             points: PointEvaluator::new(n, p),
+            output_acceleration: Vec::new(),
+            product: Vec::new(),
         }
     }
 
@@ -180,6 +183,9 @@ pub struct PullbackEvaluator {
     seeds: Vec<f64>,
     force: Vec<f64>,
     points: PointEvaluator,
+    /// ÿ at the last acceleration, and room for J̃a; empty unless the outputs are followed.
+    output_acceleration: Vec<f64>,
+    product: Vec<f64>,
 }
 
 impl PullbackEvaluator {
@@ -238,6 +244,15 @@ impl MetricEvaluator for PullbackEvaluator {
         self.points.whitened_force(&**likelihood, &self.jet, &mut self.force);
         self.points.whitening(&**likelihood, &self.jet.outputs, &mut self.seeds);
         let mut rows = evaluated.pull_back(&self.seeds);
+        let (is_followed, remainder) = (!self.output_acceleration.is_empty(), self.solver.leaves_remainder());
+        if is_followed {
+            // ÿ = z + J̃a, and what is normal to J̃. The solver below is given −z.
+            match remainder {
+                true => self.output_acceleration.fill(0.0),
+                false => self.output_acceleration.copy_from_slice(&self.force),
+            }
+            self.points.add_normal_force(&**likelihood, &self.jet, &mut self.output_acceleration);
+        }
         self.force.iter_mut().for_each(|value| *value = -*value);
         if let Some(speed) = self.solver.speed_mut() {
             *speed = self.points.fisher_quadratic(&**likelihood, &self.jet).sqrt();
@@ -245,6 +260,37 @@ impl MetricEvaluator for PullbackEvaluator {
         if !self.solver.solve(&mut rows, prior, &mut self.force, acceleration) {
             acceleration.fill(f64::NAN);
         }
+        if is_followed {
+            let (sign, share) = match remainder {
+                true => (-1.0, &self.force),
+                false => {
+                    rows.times(acceleration, &mut self.product);
+                    (1.0, &self.product)
+                }
+            };
+            add_scaled(sign, share, &mut self.output_acceleration);
+        }
+    }
+
+    fn follow_outputs(&mut self, theta: &[f64], velocity: &[f64]) -> Option<[Vec<f64>; 2]> {
+        let outputs = self.isometric_outputs(theta)?;
+        self.map.jet(theta, velocity, &mut self.jet);
+        let mut velocities = vec![0.0; outputs.len()];
+        self.points.isometric_velocity(&*self.metric.likelihood, &self.jet, &mut velocities);
+        (self.output_acceleration, self.product) = (vec![0.0; outputs.len()], vec![0.0; outputs.len()]);
+        Some([outputs, velocities])
+    }
+
+    fn output_acceleration(&self) -> &[f64] {
+        &self.output_acceleration
+    }
+
+    fn isometric_outputs(&mut self, theta: &[f64]) -> Option<Vec<f64>> {
+        let size = self.force.len();
+        let (mut outputs, mut isometric) = (vec![0.0; size], vec![0.0; size]);
+        self.map.outputs(theta, &mut outputs);
+        let exist = size > 0 && self.points.isometric(&*self.metric.likelihood, &outputs, &mut isometric);
+        exist.then_some(isometric)
     }
 
     fn squared_speed_of_last(&mut self, velocity: &[f64]) -> f64 {
@@ -253,6 +299,7 @@ impl MetricEvaluator for PullbackEvaluator {
     }
 
     fn begin_path(&mut self, rtol: f64) {
+        (self.output_acceleration, self.product) = (Vec::new(), Vec::new());
         self.solver.begin_path(rtol);
     }
 

@@ -10,19 +10,19 @@
 use std::ops::ControlFlow;
 
 use super::adams::AdamsSteps;
-use super::control::{Probe, Tolerance, error_norm, factor, first_step, min_step};
+use super::control::{Tolerance, error_norm, factor, first_step, min_step};
 use super::stepper::Stepper;
 use super::{DensePath, Engine, GoOn, InvalidOptions, IvpInfo, IvpOptions, Status, Trial, Workspace};
 
 impl IvpInfo {
     /// Nothing done yet at time `t`.
-    fn new(status: Status, t: f64) -> Self {
+    pub(crate) fn new(status: Status, t: f64) -> Self {
         IvpInfo { status, t, evaluations: 0, accepted: 0, rejected: 0 }
     }
 }
 
 /// Whether all numbers are finite.
-fn finite(numbers: &[f64]) -> bool {
+pub(crate) fn finite(numbers: &[f64]) -> bool {
     numbers.iter().all(|number| number.is_finite())
 }
 
@@ -57,33 +57,30 @@ where
     Ok(info)
 }
 
-/// Takes trial steps and chooses their sizes: the interface of the adaptive loop to Runge–Kutta pairs and to Adams.
-pub(crate) trait Steps {
-    /// The order of the error estimate that the first step is chosen for.
-    fn error_order(&self) -> usize;
+/// The state at the end of the last accepted step, computed when it is asked for.
+pub trait Present {
+    /// The state.
+    fn state(&mut self) -> &[f64];
+}
 
+/// Takes trial steps of a system `R` and chooses their sizes: the interface of the adaptive loop to Runge–Kutta pairs and
+/// to both Adams methods.
+pub(crate) trait Steps<R>: Present {
     /// The number of evaluations that one trial costs.
     fn cost(&self) -> usize;
 
-    /// What the rule for the first step needs.
-    fn probe(&mut self) -> Probe<'_>;
-
-    /// The state at the end of the last accepted step.
-    fn state(&self) -> &[f64];
+    /// The size of the first step, at the cost of one evaluation.
+    fn first_step(&mut self, rhs: &mut R, t: f64, direction: f64, length: f64, tolerance: Tolerance) -> f64;
 
     /// Tries a step from `t` to `next` and returns its error norm, which is not finite if the step is not.
-    fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
-    where
-        R: FnMut(f64, &[f64], &mut [f64]);
+    fn attempt(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64;
 
     /// The factor from a rejected trial to the next one.
     fn reject(&mut self) -> f64;
 
     /// Moves to the end of the trial, and records it in `path`. Returns the factor to the next step, and the
     /// evaluations that recording took.
-    fn accept<R>(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize)
-    where
-        R: FnMut(f64, &[f64], &mut [f64]);
+    fn accept(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize);
 }
 
 /// Steps of a Runge–Kutta pair that has been started.
@@ -95,27 +92,23 @@ struct PairSteps<'a> {
     rejected: bool,
 }
 
-impl Steps for PairSteps<'_> {
-    fn error_order(&self) -> usize {
-        self.stepper.tableau().error_order
+impl Present for PairSteps<'_> {
+    fn state(&mut self) -> &[f64] {
+        self.stepper.numbers(self.stepper.state())
     }
+}
 
+impl<R: FnMut(f64, &[f64], &mut [f64])> Steps<R> for PairSteps<'_> {
     fn cost(&self) -> usize {
         self.stepper.tableau().last()
     }
 
-    fn probe(&mut self) -> Probe<'_> {
-        self.stepper.probe()
+    fn first_step(&mut self, rhs: &mut R, t: f64, direction: f64, length: f64, tolerance: Tolerance) -> f64 {
+        let order = self.stepper.tableau().error_order;
+        first_step(self.stepper.probe(), rhs, t, direction, length, order, tolerance)
     }
 
-    fn state(&self) -> &[f64] {
-        self.stepper.numbers(self.stepper.state())
-    }
-
-    fn attempt<R>(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64
-    where
-        R: FnMut(f64, &[f64], &mut [f64]),
-    {
+    fn attempt(&mut self, rhs: &mut R, t: f64, next: f64, tolerance: Tolerance) -> f64 {
         let h = next - t;
         self.stepper.attempt(rhs, t, h);
         self.error = error_norm(self.stepper, h, tolerance);
@@ -123,16 +116,13 @@ impl Steps for PairSteps<'_> {
     }
 
     fn reject(&mut self) -> f64 {
-        let factor = factor(self.error, self.error_order(), self.rejected);
+        let factor = factor(self.error, self.stepper.tableau().error_order, self.rejected);
         self.rejected = true;
         factor
     }
 
-    fn accept<R>(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize)
-    where
-        R: FnMut(f64, &[f64], &mut [f64]),
-    {
-        let factor = factor(self.error, self.error_order(), self.rejected);
+    fn accept(&mut self, rhs: &mut R, t: f64, next: f64, path: Option<&mut DensePath>) -> (f64, usize) {
+        let factor = factor(self.error, self.stepper.tableau().error_order, self.rejected);
         self.rejected = false;
         let evaluations = path.map_or(0, |path| path.record(self.stepper, rhs, t, next));
         self.stepper.accept();
@@ -175,7 +165,7 @@ where
 }
 
 /// The adaptive loop, from `info.t` to `end`.
-fn advance<R, B, S: Steps>(
+pub(crate) fn advance<R, B, S: Steps<R>>(
     rhs: &mut R,
     end: f64,
     options: &IvpOptions,
@@ -183,10 +173,7 @@ fn advance<R, B, S: Steps>(
     mut info: IvpInfo,
     mut path: Option<&mut DensePath>,
     go_on: &mut GoOn<'_, B>,
-) -> IvpInfo<ControlFlow<B, Status>>
-where
-    R: FnMut(f64, &[f64], &mut [f64]),
-{
+) -> IvpInfo<ControlFlow<B, Status>> {
     let length = (end - info.t).abs();
     let direction = (end - info.t).signum();
     let tolerance = Tolerance::new(options.rtol, options.atol);
@@ -194,8 +181,7 @@ where
         Some(step) => step.min(length),
         None => {
             info.evaluations += 1;
-            let order = steps.error_order();
-            first_step(steps.probe(), rhs, info.t, direction, length, order, tolerance)
+            steps.first_step(rhs, info.t, direction, length, tolerance)
         }
     };
     let mut least = min_step(info.t, direction);
@@ -221,7 +207,7 @@ where
         if !sound || error >= 1.0 {
             info.rejected += 1;
             step = h * steps.reject();
-            if let ControlFlow::Break(reason) = go_on(Trial::Rejected, t, steps.state()) {
+            if let ControlFlow::Break(reason) = go_on(Trial::Rejected, t, steps) {
                 break ControlFlow::Break(reason);
             }
             continue;
@@ -234,7 +220,7 @@ where
         if direction * (next - end) >= 0.0 {
             break ControlFlow::Continue(Status::Reached);
         }
-        if let ControlFlow::Break(reason) = go_on(Trial::Accepted, next, steps.state()) {
+        if let ControlFlow::Break(reason) = go_on(Trial::Accepted, next, steps) {
             break ControlFlow::Break(reason);
         }
         least = min_step(next, direction);

@@ -25,6 +25,8 @@
 //! # Ok::<(), riemannian_laplace::internals::ode::InvalidOptions>(())
 //! ```
 //!
+//! A system θ̈ = a(t, θ, θ̇) with very many unknowns is solved by [`solve_second_order`].
+//!
 //! Misuse (invalid options, a workspace of another size) is an [`InvalidOptions`] before anything is evaluated; how an
 //! integration ended is a [`Status`].
 //!
@@ -34,9 +36,11 @@
 
 mod adams;
 mod control;
+mod course;
 mod dense;
 mod dop853;
 mod drive;
+mod second_order;
 mod stepper;
 mod tableau;
 #[cfg(test)]
@@ -47,6 +51,8 @@ use std::ops::ControlFlow;
 
 pub use crate::error::InvalidOptions;
 pub use dense::DensePath;
+pub use drive::Present;
+pub use second_order::{SecondOrder, solve_second_order};
 pub use tableau::{DenseRule, ErrorRule, Integrator, Stage, Tableau, UnknownIntegrator, Weights};
 
 use adams::Adams;
@@ -147,11 +153,12 @@ impl IvpInfo<ControlFlow<Infallible, Status>> {
     }
 }
 
-/// Asked after a trial step, with the time and the state of the last accepted one, whether to continue.
-pub type GoOn<'a, B> = dyn FnMut(Trial, f64, &[f64]) -> ControlFlow<B> + 'a;
+/// Asked after a trial step, with the time and (where it is wanted) the state of the last accepted one, whether to
+/// continue.
+pub type GoOn<'a, B> = dyn FnMut(Trial, f64, &mut dyn Present) -> ControlFlow<B> + 'a;
 
 /// Continues to the end.
-fn always(_: Trial, _: f64, _: &[f64]) -> ControlFlow<Infallible> {
+fn always(_: Trial, _: f64, _: &mut dyn Present) -> ControlFlow<Infallible> {
     ControlFlow::Continue(())
 }
 
@@ -184,7 +191,7 @@ impl Workspace {
     pub fn numbers(integrator: Integrator, dim: usize) -> f64 {
         let rows = match integrator.tableau() {
             Some(tableau) => tableau.last() + 4,
-            None => adams::STORED + 3,
+            None => course::STORED + 3,
         };
         rows as f64 * dim as f64
     }

@@ -485,4 +485,8 @@ impl RidgeSolver for FunctionRidge {
         prior.divide(solution);
         true
     }
+
+    fn leaves_remainder(&self) -> bool {
+        true
+    }
 }

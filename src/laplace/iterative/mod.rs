@@ -19,15 +19,20 @@
 //! diminished it: the sum over the last few steps estimates what there was before them (Strakoš and Tichý 2002); with a
 //! factor P ≈ G it is about √(rᵀP⁻¹r). In function space it is at most ‖r‖.
 
+mod history;
+mod system;
+
 use std::sync::Arc;
 
-use super::ridge::RidgeSolver;
+use self::history::{History, REMEMBERED};
+use self::system::System;
+use super::ridge::{RidgeSolver, check_base, rows_at_base};
 use super::solver_report::{SolverReport, Tally};
 use super::{function_space, weight_space};
-use crate::error::{Error, Result, Unsupported, check_size};
-use crate::likelihood::{Likelihood, PointEvaluator};
-use crate::linalg::{Cholesky, ConjugateGradients, Convergence, Iterate, StoppingRule, dot, norm};
-use crate::map::{Map, PulledBack, Rows, Scratch, frozen_rows};
+use crate::error::{Error, Result};
+use crate::likelihood::Likelihood;
+use crate::linalg::{Cholesky, Convergence, StoppingRule, norm};
+use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::random::{Purpose, fill_standard_normal, stream};
 
@@ -61,20 +66,14 @@ impl Default for IterativeOptions {
 /// The residual as a multiple of the integrator's relative tolerance. Chosen on a handful of paths: with 10/3, six
 /// of Snelson's took 107 evaluations for 110 with an exact solver, and one of a digits network 37 for 34.
 const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
-/// Where the outputs hardly move, errors below this share of the acceleration are accepted too.
-const SHARE_OF_ACCELERATION: f64 = 1e-3;
 /// The smallest relative residual that is requested: rounding would not allow less.
 const TIGHTEST: f64 = 1e-13;
-/// Steps over which the error is summed up where there is no factor.
-const DELAY: usize = 4;
 /// A matrix larger than this is never factored.
 const LARGEST_FACTOR: usize = 8192;
 /// A factor is made when a solve takes more products than this and this share of the factor's price.
 const PATIENCE: (f64, f64) = (25.0, 0.1);
 /// Factors that fail after this many solves are short-lived; after this many of them in a row every evaluation has its own.
 const SHORT_LIVED: (usize, usize) = (2, 4);
-/// Solutions that a start is extrapolated from.
-const REMEMBERED: usize = 4;
 
 impl IterativeOptions {
     /// Checks that every setting is in its range.
@@ -131,10 +130,7 @@ impl Iterative {
         options: IterativeOptions,
     ) -> Result<Self> {
         options.validate()?;
-        check_size("length of the base point", map.n_params(), base.len())?;
-        if !prior.is_proper() {
-            return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
-        }
+        check_base(map, prior, base)?;
         let space = options.space.unwrap_or(Space::smaller(&**map));
         let factor_work = match space {
             Space::Weights => weight_space::work(&**map),
@@ -143,14 +139,9 @@ impl Iterative {
         let price = (space.size(&**map) <= LARGEST_FACTOR).then_some(factor_work / product_work(&**map));
         let mut shared = Self { space, options, price, base: None, tally: Tally::default() };
         if let Some(patience) = shared.patience() {
-            let (n, p) = (map.n_points(), map.n_outputs());
-            let rows = frozen_rows(map, base, p, |outputs| {
-                let mut seeds = vec![0.0; n * p * p];
-                PointEvaluator::new(n, p).whitening(likelihood, outputs, &mut seeds);
-                Ok(seeds)
-            })?;
+            let rows = rows_at_base(map, likelihood, base)?;
             let mut system = System::new(space, &*rows);
-            let (mut force, mut scratch) = (vec![0.0; n * p], Scratch::default());
+            let (mut force, mut scratch) = (vec![0.0; rows.n_rows()], Scratch::default());
             fill_standard_normal(&mut stream(0, Purpose::Preconditioner, 0), &mut force);
             let rule = StoppingRule { tolerance: options.residual(1.0), max_products: patience };
             system.set_force(&*rows, &mut scratch, prior, &force, norm(&force));
@@ -370,173 +361,5 @@ impl RidgeSolver for IterativeRidge {
 
     fn report(&self) -> Option<SolverReport> {
         Some(self.report)
-    }
-}
-
-/// The system of one evaluation: its right-hand side, its solution, and room for products with it.
-#[derive(Debug)]
-struct System {
-    space: Space,
-    iteration: ConjugateGradients,
-    rhs: Vec<f64>,
-    /// ‖J̃v‖, which errors are relative to.
-    speed: f64,
-    /// y or x.
-    solution: Vec<f64>,
-    /// D numbers: A^(−½)u.
-    scaled: Vec<f64>,
-    /// M numbers: J̃A^(−½)u, in weight space.
-    image: Vec<f64>,
-}
-
-impl System {
-    fn new(space: Space, rows: &dyn Rows) -> Self {
-        let (d, m) = (rows.n_params(), rows.n_rows());
-        let size = if space == Space::Weights { d } else { m };
-        Self {
-            space,
-            iteration: ConjugateGradients::new(size),
-            rhs: vec![0.0; size],
-            speed: 0.0,
-            solution: vec![0.0; size],
-            scaled: vec![0.0; d],
-            image: if space == Space::Weights { vec![0.0; m] } else { Vec::new() },
-        }
-    }
-
-    /// The right-hand side Kᵀz, or z; the solution starts from zero.
-    fn set_force(&mut self, rows: &dyn Rows, scratch: &mut Scratch, prior: &PriorPrecision, force: &[f64], speed: f64) {
-        self.speed = speed;
-        match self.space {
-            Space::Weights => {
-                rows.transpose_times(force, &mut self.rhs, scratch);
-                prior.divide_by_root(&mut self.rhs);
-            }
-            Space::Functions => self.rhs.copy_from_slice(force),
-        }
-        self.solution.fill(0.0);
-    }
-
-    /// Conjugate gradients from the present solution, preconditioned by a factor if there is one.
-    fn solve(
-        &mut self,
-        rows: &dyn Rows,
-        scratch: &mut Scratch,
-        prior: &PriorPrecision,
-        factor: Option<&Cholesky>,
-        rule: StoppingRule,
-    ) -> Convergence {
-        let Self { space, iteration, rhs, speed, solution, scaled, image } = self;
-        let times = |u: &[f64], product: &mut [f64]| {
-            match space {
-                Space::Weights => {
-                    scaled.copy_from_slice(u);
-                    prior.divide_by_root(scaled);
-                    rows.times(scaled, image, scratch);
-                    rows.transpose_times(image, product, scratch);
-                    prior.divide_by_root(product);
-                }
-                Space::Functions => {
-                    rows.transpose_times(u, scaled, scratch);
-                    prior.divide(scaled);
-                    rows.times(scaled, product, scratch);
-                }
-            }
-            product.iter_mut().zip(u).for_each(|(value, u)| *value += u);
-        };
-        // A^½(A + J̃ᵀJ̃)⁻¹A^½ u, where A^½ = A·A^(−½).
-        let precondition = |u: &[f64], solved: &mut [f64]| {
-            solved.copy_from_slice(u);
-            let Some(factor) = factor else { return };
-            let root = |vector: &mut [f64]| {
-                if *space == Space::Weights {
-                    prior.multiply(vector);
-                    prior.divide_by_root(vector);
-                }
-            };
-            root(solved);
-            factor.solve(solved);
-            root(solved);
-        };
-        let (mut last, mut steps) = ([0.0; DELAY], 0);
-        let error = |iterate: Iterate<'_>| {
-            // ‖a‖_G² = aᵀJ̃ᵀz is yᵀKᵀz, and at most xᵀz.
-            let acceleration = dot(iterate.solution, rhs).max(0.0).sqrt();
-            let error = match space {
-                Space::Functions => norm(iterate.residual),
-                Space::Weights if factor.is_some() => iterate.corrected.max(iterate.descent).sqrt(),
-                Space::Weights => {
-                    last[steps % DELAY] = iterate.descent;
-                    steps += 1;
-                    // I + KᵀK ≥ I: the residual itself is a bound, though rarely a good one.
-                    let summed = if steps > DELAY { last.iter().sum() } else { f64::INFINITY };
-                    iterate.corrected.min(summed).sqrt()
-                }
-            };
-            error / (*speed + SHARE_OF_ACCELERATION * acceleration)
-        };
-        iteration.solve_by(rhs, solution, rule, times, precondition, error)
-    }
-
-    /// a = A^(−½)y, or A⁻¹J̃ᵀx.
-    fn write_acceleration(
-        &self,
-        rows: &dyn Rows,
-        scratch: &mut Scratch,
-        prior: &PriorPrecision,
-        acceleration: &mut [f64],
-    ) {
-        match self.space {
-            Space::Weights => {
-                acceleration.copy_from_slice(&self.solution);
-                prior.divide_by_root(acceleration);
-            }
-            Space::Functions => {
-                rows.transpose_times(&self.solution, acceleration, scratch);
-                prior.divide(acceleration);
-            }
-        }
-    }
-}
-
-/// The last solutions on a path and their times, the newest last.
-#[derive(Debug, Default)]
-struct History {
-    entries: Vec<(f64, Vec<f64>)>,
-    /// Vectors to be used again.
-    spare: Vec<Vec<f64>>,
-}
-
-impl History {
-    fn clear(&mut self) {
-        self.spare.extend(self.entries.drain(..).map(|(_, vector)| vector));
-    }
-
-    /// Writes the solution at this time, or the polynomial through all solutions; leaves zeros where there are none.
-    fn predict(&self, time: Option<f64>, solution: &mut [f64]) {
-        let Some(time) = time else { return };
-        if let Some((_, same)) = self.entries.iter().find(|(other, _)| *other == time) {
-            return solution.copy_from_slice(same);
-        }
-        for (index, (node, vector)) in self.entries.iter().enumerate() {
-            let others = self.entries.iter().enumerate().filter(|(other, _)| *other != index);
-            let weight: f64 = others.map(|(_, (other, _))| (time - other) / (node - other)).product();
-            crate::linalg::add_scaled(weight, vector, solution);
-        }
-    }
-
-    /// Keeps a solution, in place of that at the same time or of the oldest.
-    fn remember(&mut self, time: f64, solution: &[f64]) {
-        if let Some(place) = self.entries.iter().position(|(other, _)| *other == time) {
-            let (_, vector) = self.entries.remove(place);
-            self.spare.push(vector);
-        } else if self.entries.len() == REMEMBERED {
-            let (_, vector) = self.entries.remove(0);
-            self.spare.push(vector);
-        }
-        let mut vector = self.spare.pop().unwrap_or_default();
-        vector.clear();
-        vector.extend_from_slice(solution);
-        self.entries.push((time, vector));
     }
 }

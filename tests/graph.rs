@@ -1,0 +1,132 @@
+//! The distance from the graph of the outputs: it vanishes with the tolerance for every likelihood that has isometric
+//! outputs, whichever solver and integrator is used. And wide networks, whose positions are second integrals.
+
+mod common;
+
+use common::{Outcome, architecture, normal_vector, random_data, random_network};
+use riemannian_laplace::internals::geodesic::ExponentialMap;
+use riemannian_laplace::internals::metric::{self, Pullback};
+use riemannian_laplace::internals::ode::{Integrator, Status};
+use riemannian_laplace::internals::prior::PriorPrecision;
+use riemannian_laplace::{Activation, Family, FitOptions, GeodesicOptions, Laplace, Model, Network, Structure};
+
+fn families() -> Vec<(Family, usize)> {
+    let family = |name: &str| name.parse().expect("a family");
+    vec![
+        (Family::gaussian(0.3).expect("a noise"), 1),
+        (Family::gaussian_per_output(&[0.3, 0.6]).expect("noises"), 2),
+        (family("bernoulli"), 1),
+        (family("bernoulli"), 3),
+        (family("categorical"), 3),
+        (family("poisson"), 2),
+    ]
+}
+
+/// The Fisher metric of a network of a hidden layer.
+fn problem(family: &Family, outputs: usize) -> (Network, Pullback, Vec<f64>) {
+    let network = random_network(architecture(&[2, 6, outputs], &[true, true], Activation::Tanh), 4);
+    let data = random_data(&network, family, 12, 9);
+    let map = network.bind(data.inputs().view()).expect("a map");
+    let prior = PriorPrecision::scalar(0.8, &map.groups()).expect("a prior");
+    let metric = Pullback::new(map, family.shared(), prior).expect("a metric");
+    let velocity = normal_vector(network.parameters().len(), 21).iter().map(|value| 0.7 * value).collect();
+    (network, metric, velocity)
+}
+
+fn distance(metric: &Pullback, theta: &[f64], velocity: &[f64], integrator: Integrator, rtol: f64) -> Option<f64> {
+    let options = GeodesicOptions { integrator, ..GeodesicOptions::with_tolerances(rtol, 1e-3 * rtol) };
+    let options = GeodesicOptions { max_steps: 100_000, ..options };
+    let geodesic = ExponentialMap::new(metric, options).and_then(|mut map| map.map(theta, velocity)).expect("a path");
+    assert_eq!(geodesic.status, Status::Reached);
+    geodesic.off_graph
+}
+
+#[test]
+fn the_distance_vanishes_with_the_tolerance_for_every_likelihood_solver_and_integrator() {
+    for (family, outputs) in families() {
+        let (network, metric, velocity) = problem(&family, outputs);
+        for structure in [Structure::WeightSpace, Structure::FunctionSpace] {
+            let metric = metric.clone().with_structure(structure);
+            for integrator in [Integrator::Adams, Integrator::Dopri5] {
+                let off = |rtol| distance(&metric, network.parameters(), &velocity, integrator, rtol).expect("defined");
+                let (loose, tight) = (off(1e-4), off(1e-9));
+                let name = format!("{family:?}, {structure}, {integrator:?}: {loose}, {tight}");
+                // At loose tolerances the evaluations are few, and the polynomials between them count too.
+                assert!(tight < 1e-6 && loose < 0.1 && (tight < 0.1 * loose || loose < 1e-9), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn both_solvers_find_the_same_distance() {
+    for (family, outputs) in families() {
+        let (network, metric, velocity) = problem(&family, outputs);
+        let off = |structure| {
+            let metric = metric.clone().with_structure(structure);
+            distance(&metric, network.parameters(), &velocity, Integrator::Adams, 1e-3).expect("defined")
+        };
+        let (weights, functions) = (off(Structure::WeightSpace), off(Structure::FunctionSpace));
+        // The same path up to rounding; the distance is a difference of outputs of size 1.
+        assert!((weights - functions).abs() < 1e-6 * weights + 1e-9, "{family:?}: {weights}, {functions}");
+    }
+}
+
+#[test]
+fn hyperbolic_outputs_and_a_metric_without_outputs_have_no_distance() -> Outcome {
+    let (network, metric, velocity) = problem(&"heteroscedastic".parse()?, 2);
+    assert_eq!(distance(&metric, network.parameters(), &velocity, Integrator::Adams, 1e-3), None);
+    assert_eq!(distance(&metric::euclidean(2), &[0.0, 0.0], &[1.0, 1.0], Integrator::Adams, 1e-3), None);
+    Ok(())
+}
+
+#[test]
+fn a_wide_network_is_certified_and_ends_where_a_precise_integration_does() -> Outcome {
+    let network = random_network(architecture(&[1, 230, 230, 1], &[true, true, true], Activation::Tanh), 5);
+    assert!(network.parameters().len() > 50_000);
+    let family = Family::gaussian(0.3)?;
+    let data = random_data(&network, &family, 15, 2);
+    let laplace = Laplace::fit(network.clone(), data.clone(), family, &FitOptions::default())?;
+    let metric = metric::fisher(&laplace.target("a test")?);
+    let draws = laplace.sample(2, 3)?;
+    for draw in draws.rows() {
+        let base = network.parameters();
+        let velocity: Vec<f64> = draw.iter().zip(base).map(|(theta, base)| 0.3 * (theta - base)).collect();
+        let wide = ExponentialMap::new(&metric, GeodesicOptions::default())?.map(base, &velocity)?;
+        let precise = GeodesicOptions {
+            integrator: Integrator::Dop853,
+            max_steps: 100_000,
+            ..GeodesicOptions::with_tolerances(1e-9, 1e-12)
+        };
+        let precise = ExponentialMap::new(&metric, precise)?.map(base, &velocity)?;
+        assert!(wide.certified && wide.off_graph.is_some_and(|off| off < 0.1), "{:?}", wide.off_graph);
+        let outputs = |theta: Vec<f64>| {
+            let other = Network::new(network.architecture().clone(), theta)?;
+            Laplace::fit(other, data.clone(), Family::gaussian(0.3)?, &FitOptions::default())?.outputs(data.inputs())
+        };
+        let (found, expected) = (outputs(wide.theta)?, outputs(precise.theta)?);
+        // A drift of 1e-3 leaves errors of that order in outputs of size 1.
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < 0.03, "{found}, {expected}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn samples_carry_the_distance_into_their_file_and_back() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("s.safetensors");
+    let network = random_network(architecture(&[2, 6, 1], &[true, true], Activation::Tanh), 4);
+    let family = Family::gaussian(0.3)?;
+    let data = random_data(&network, &family, 30, 9);
+    let laplace = Laplace::fit(network, data, family, &FitOptions::default())?;
+    let options = riemannian_laplace::SamplerOptions::first(4);
+    let samples = laplace.sample_riemannian(riemannian_laplace::MetricName::Fisher, &options, &())?;
+    let distances = samples.off_graph.clone().ok_or("distances")?;
+    assert!(distances.iter().all(|off| *off > 0.0 && *off < 0.1), "{distances:?}");
+    riemannian_laplace::internals::geodesic::write_samples(&path, &samples)?;
+    let read = riemannian_laplace::internals::geodesic::read_samples(&path)?;
+    assert_eq!(read.off_graph, Some(distances));
+    Ok(())
+}
