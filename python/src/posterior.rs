@@ -10,6 +10,7 @@ use riemannian_laplace::internals::evaluate::{TrainingFit, leave_one_out};
 use riemannian_laplace::internals::evidence::{self, AtBound, Free, PriorStructure};
 use riemannian_laplace::internals::geodesic::MetricOptions;
 use riemannian_laplace::internals::predict::predict;
+use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{
     Contents, Dataset, Draws, EvidenceOptions, Laplace, MetricName, SamplerOptions, Smoothing, ValidationOptions,
 };
@@ -34,6 +35,8 @@ type Watch<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 #[derive(Debug, Clone)]
 pub struct Posterior {
     laplace: Laplace,
+    /// That of the file it was read from, which samples of it carry.
+    fingerprint: Option<String>,
 }
 
 #[pymethods]
@@ -53,7 +56,7 @@ impl Posterior {
         let fit = settings.parse(py)?;
         let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
         let laplace = run(py, watch, |progress| fit.run(&network.network, data, progress))?;
-        Ok(Self { laplace })
+        Ok(Self { laplace, fingerprint: None })
     }
 
     /// The posterior with further data.
@@ -67,7 +70,7 @@ impl Posterior {
         let data = data.or_raise(py)?;
         let mut laplace = self.laplace.clone();
         let laplace = run(py, watch, move |_| laplace.update(data).map(|()| laplace))?;
-        Ok(Self { laplace })
+        Ok(Self { laplace, fingerprint: None })
     }
 
     /// The posterior with another prior precision and noise (in the units of the data).
@@ -76,7 +79,7 @@ impl Posterior {
         let prior = prior_values(prior_precision, &**laplace.model());
         let sigma = laplace.schema().scale_deviations(&sigma);
         let laplace = run(py, None, move |_| laplace.set_hyperparameters(&prior, &sigma).map(|()| laplace))?;
-        Ok(Self { laplace })
+        Ok(Self { laplace, fingerprint: None })
     }
 
     /// The posterior whose prior precision, and noise unless it is held, maximise the log marginal likelihood.
@@ -111,7 +114,7 @@ impl Posterior {
         report.set_item("iterations", optimum.iterations)?;
         report.set_item("gradient_norm", optimum.gradient_norm)?;
         report.set_item("at_bound", in_words(&optimum.at_bound))?;
-        Ok((Self { laplace }, report))
+        Ok((Self { laplace, fingerprint: None }, report))
     }
 
     /// The posterior whose prior precision, and noise unless it is held, minimise the negative log likelihood of held-out
@@ -146,7 +149,7 @@ impl Posterior {
         report.set_item("map_nll", optimum.map_nll)?;
         report.set_item("evaluations", optimum.evaluations)?;
         report.set_item("at_bound", in_words(optimum.at_edge.as_slice()))?;
-        Ok((Self { laplace }, report))
+        Ok((Self { laplace, fingerprint: None }, report))
     }
 
     /// The log marginal likelihood as a function of the hyperparameters.
@@ -220,7 +223,7 @@ impl Posterior {
         let how = MetricOptions { smoothing, ..Default::default() };
         let options = SamplerOptions { range: first..first.saturating_add(count), seed, ..Default::default() };
         let samples = run(py, watch, |progress| self.laplace.sample_riemannian_with(metric, &how, &options, progress))?;
-        Ok(samples.into())
+        Ok(riemannian_laplace::Samples { posterior: self.fingerprint.clone(), ..samples }.into())
     }
 
     /// Writes the posterior, with its training data or with the sums over them.
@@ -232,7 +235,9 @@ impl Posterior {
     /// Reads a posterior.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(Self { laplace: run(py, None, |_| Laplace::load(&path))? })
+        let (laplace, fingerprint) =
+            run(py, None, |_| Ok((Laplace::load(&path)?, TensorFile::stored_fingerprint(&path)?)))?;
+        Ok(Self { laplace, fingerprint })
     }
 
     /// θ̂ of the uncertain weights.
