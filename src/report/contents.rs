@@ -223,6 +223,8 @@ pub struct Certificates {
     pub drift: Vec<f64>,
     /// Its largest on the way.
     pub path_drift: Vec<f64>,
+    /// The distance of each end from the graph of the outputs, where the metric has one.
+    pub off_graph: Vec<f64>,
     /// The mean number of evaluations.
     pub mean_evaluations: f64,
     /// The misfit of the samples relative to that of the linearised network, for networks with kinks.

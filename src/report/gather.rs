@@ -357,6 +357,7 @@ fn certificates(samples: &Samples) -> Certificates {
         metric: samples.metric.map_or_else(|| "unknown".to_string(), |metric| metric.name().to_string()),
         drift: reached(&samples.drift),
         path_drift: reached(&samples.path_drift),
+        off_graph: samples.off_graph.as_deref().map_or_else(Vec::new, reached),
         mean_evaluations: samples.mean_evaluations(),
         residual_ratio: samples.residuals.map(|residuals| residuals.ratio()),
         smoothing: samples.smoothing,
