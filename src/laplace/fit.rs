@@ -83,6 +83,7 @@ impl Laplace {
         let (problem, prior, structure) = prepare(model, data, family, options)?;
         let (curvature, fit) = accumulate(&problem, structure, data)?;
         let schema = data.schema();
+        check_names(&problem, schema)?;
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
         Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
@@ -315,10 +316,14 @@ pub(super) fn prepare(
     let problem = Problem { model, family, kind, temperature, n_data, data: None };
     problem.check_noise()?;
     let structure = choose(&problem, options.structure, prior.precision())?;
-    let (schema, n_targets) = (data.schema(), problem.family.likelihood().n_targets(problem.model.n_outputs()));
-    check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
-    check_size("number of target names", n_targets, schema.targets().len())?;
     Ok((problem, prior, structure))
+}
+
+/// Checks that every column has a name: of data that were read, whose columns are right.
+pub(super) fn check_names(problem: &Problem, schema: &Schema) -> Result<()> {
+    let n_targets = problem.family.likelihood().n_targets(problem.model.n_outputs());
+    check_size("number of input names", problem.model.n_inputs(), schema.inputs().len())?;
+    check_size("number of target names", n_targets, schema.targets().len())
 }
 
 /// T, where it is one.

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use ndarray::{ArrayView2, Axis, concatenate};
 
 use super::file::{Part, prefixed};
-use super::fit::{Fit, Laplace, accumulate_block, prepare};
+use super::fit::{Fit, Laplace, accumulate_block, check_names, prepare};
 use super::options::FitOptions;
 use super::problem::Problem;
 use super::record::{Described, Description, INDICES, check_fingerprint, metadata_error, read_data};
@@ -87,6 +87,7 @@ impl FitPart {
             blocks.push((number, curvature, fit));
         }
         let schema = data.schema().clone();
+        check_names(&problem, &schema)?;
         Ok(Self { problem, schema, prior, structure, shard, blocks, data: None, notes: BTreeMap::new() })
     }
 

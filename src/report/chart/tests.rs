@@ -51,7 +51,7 @@ fn labels_of_the_horizontal_axis_never_touch_and_stay_in_the_picture() {
 #[test]
 fn every_kind_of_mark_is_drawn_once_and_never_with_numbers_that_are_none() {
     let marks = [
-        Mark::Line(vec![(0.0, 0.0), (0.5, f64::NAN), (1.0, 1.0)]),
+        Mark::Line(vec![(0.0, 0.0), (0.2, 0.2), (0.5, f64::NAN), (1.0, 1.0)]),
         Mark::Band(vec![(0.0, 0.0, 1.0), (0.5, f64::NEG_INFINITY, 1.0), (1.0, 0.2, 0.8)]),
         Mark::Dots(vec![(0.1, 0.1), (f64::INFINITY, 0.3), (0.2, 1e300)]),
         Mark::Spans(vec![(0.1, -1e300, 1e300), (f64::NAN, 0.0, 1.0)]),
