@@ -74,7 +74,7 @@ pub struct Samples {
     pub drift: Vec<f64>,
     /// Its largest at accepted states on the way.
     pub path_drift: Vec<f64>,
-    /// The distance of each end from the graph of the outputs (see [`Geodesic::off_graph`]), where the metric has
+    /// The distance of each end from the graph of the outputs (see [`Geodesic::off_graph`](super::Geodesic::off_graph)), where the metric has
     /// isometric outputs.
     pub off_graph: Option<Vec<f64>>,
     /// How each ended.

@@ -1,6 +1,6 @@
 //! A thin layer over faer: the dense linear algebra that the geometry needs, in f64, with reused storage.
 //!
-//! Matrices are faer's column-major [`Mat`](faer::Mat). Symmetric matrices are read from their lower triangle.
+//! Matrices are faer's column-major [`Mat`]. Symmetric matrices are read from their lower triangle.
 
 mod cholesky;
 mod conjugate_gradients;
