@@ -31,10 +31,18 @@ pub(super) struct Carried {
     /// y(0) + T u(0), and the integral so far.
     outputs: Vec<f64>,
     /// The last evaluations that were accepted, and how many of them are before the interval that comes next.
-    nodes: VecDeque<(f64, Vec<f64>)>,
+    nodes: VecDeque<Node>,
     before: usize,
     /// The last evaluation.
     latest: (f64, Vec<f64>),
+}
+
+/// An accepted evaluation. Its part of the integral is added once, when no interval needs it any more.
+#[derive(Debug)]
+struct Node {
+    time: f64,
+    acceleration: Vec<f64>,
+    weight: f64,
 }
 
 impl Carried {
@@ -61,7 +69,7 @@ impl Carried {
             // Nothing is known at the end of this step.
             return self.outputs.fill(f64::NAN);
         }
-        self.nodes.push_back((t, acceleration.clone()));
+        self.nodes.push_back(Node { time: t, acceleration: acceleration.clone(), weight: 0.0 });
         while self.nodes.len() >= (self.before + 1 + REACH).max(2 * REACH) {
             self.integrate();
         }
@@ -71,29 +79,39 @@ impl Carried {
     fn integrate(&mut self) {
         let most = self.nodes.len().saturating_sub(2 * REACH);
         let first = (self.before + 1).saturating_sub(REACH).min(most);
-        let (left, right) = (self.nodes[self.before].0, self.nodes[self.before + 1].0);
+        let (left, right) = (self.nodes[self.before].time, self.nodes[self.before + 1].time);
         let (middle, half) = (0.5 * (left + right), 0.5 * (right - left));
-        let stencil: Vec<f64> = self.nodes.iter().skip(first).take(2 * REACH).map(|node| node.0).collect();
+        let stencil: Vec<f64> = self.nodes.iter().skip(first).take(2 * REACH).map(|node| node.time).collect();
         for (j, node) in stencil.iter().enumerate() {
             let others = || stencil.iter().enumerate().filter(|(other, _)| *other != j).map(|(_, time)| time);
             let value = |t: f64| others().map(|other| (t - other) / (node - other)).product::<f64>() * (self.time - t);
             let weight: f64 = POINTS.iter().map(|(point, weight)| half * weight * value(middle + half * point)).sum();
-            add_scaled(weight, &self.nodes[first + j].1, &mut self.outputs);
+            self.nodes[first + j].weight += weight;
         }
         self.before += 1;
         while self.before > 2 * REACH {
-            self.nodes.pop_front();
+            self.add_first();
             self.before -= 1;
+        }
+    }
+
+    /// Adds the part of the earliest evaluation, which no later interval needs.
+    fn add_first(&mut self) {
+        if let Some(Node { acceleration, weight, .. }) = self.nodes.pop_front() {
+            add_scaled(weight, &acceleration, &mut self.outputs);
         }
     }
 
     /// The root mean square of y(θ) − y at the end of the path.
     pub(super) fn distance(mut self, outputs: &[f64]) -> f64 {
-        if self.nodes.back().map(|node| node.0) != Some(self.time) {
+        if self.nodes.back().map(|node| node.time) != Some(self.time) {
             return f64::NAN;
         }
         while self.before + 1 < self.nodes.len() {
             self.integrate();
+        }
+        while !self.nodes.is_empty() {
+            self.add_first();
         }
         let squares = outputs.iter().zip(&self.outputs).map(|(here, carried)| (here - carried).powi(2)).sum::<f64>();
         (squares / outputs.len() as f64).sqrt()
