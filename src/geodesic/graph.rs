@@ -33,8 +33,10 @@ pub(super) struct Carried {
     /// The last evaluations that were accepted, and how many of them are before the interval that comes next.
     nodes: VecDeque<Node>,
     before: usize,
-    /// The last evaluation.
+    /// The last evaluation; its time is NaN once it is among the nodes.
     latest: (f64, Vec<f64>),
+    /// Vectors to be used again.
+    spare: Vec<Vec<f64>>,
 }
 
 /// An accepted evaluation. Its part of the integral is added once, when no interval needs it any more.
@@ -50,7 +52,7 @@ impl Carried {
     pub(super) fn new([mut outputs, velocities]: [Vec<f64>; 2], time: f64) -> Self {
         add_scaled(time, &velocities, &mut outputs);
         let latest = (f64::NAN, vec![0.0; outputs.len()]);
-        Self { time, outputs, nodes: VecDeque::new(), before: 0, latest }
+        Self { time, outputs, nodes: VecDeque::new(), before: 0, latest, spare: Vec::new() }
     }
 
     /// Takes note of an evaluation, which counts once its step is accepted; the first always is.
@@ -64,12 +66,13 @@ impl Carried {
 
     /// The step to `t` was accepted; its last evaluation was there.
     pub(super) fn accept(&mut self, t: f64) {
-        let (at, acceleration) = &self.latest;
-        if *at != t {
+        if self.latest.0 != t {
             // Nothing is known at the end of this step.
             return self.outputs.fill(f64::NAN);
         }
-        self.nodes.push_back(Node { time: t, acceleration: acceleration.clone(), weight: 0.0 });
+        let next = self.spare.pop().unwrap_or_else(|| vec![0.0; self.outputs.len()]);
+        let (_, acceleration) = std::mem::replace(&mut self.latest, (f64::NAN, next));
+        self.nodes.push_back(Node { time: t, acceleration, weight: 0.0 });
         while self.nodes.len() >= (self.before + 1 + REACH).max(2 * REACH) {
             self.integrate();
         }
@@ -81,12 +84,20 @@ impl Carried {
         let first = (self.before + 1).saturating_sub(REACH).min(most);
         let (left, right) = (self.nodes[self.before].time, self.nodes[self.before + 1].time);
         let (middle, half) = (0.5 * (left + right), 0.5 * (right - left));
-        let stencil: Vec<f64> = self.nodes.iter().skip(first).take(2 * REACH).map(|node| node.time).collect();
-        for (j, node) in stencil.iter().enumerate() {
-            let others = || stencil.iter().enumerate().filter(|(other, _)| *other != j).map(|(_, time)| time);
-            let value = |t: f64| others().map(|other| (t - other) / (node - other)).product::<f64>() * (self.time - t);
-            let weight: f64 = POINTS.iter().map(|(point, weight)| half * weight * value(middle + half * point)).sum();
-            self.nodes[first + j].weight += weight;
+        let (mut times, count) = ([0.0; 2 * REACH], (self.nodes.len() - first).min(2 * REACH));
+        times.iter_mut().zip(self.nodes.iter().skip(first)).for_each(|(time, node)| *time = node.time);
+        let times = &times[..count];
+        // Π (t − tₖ) over the nodes but the j-th.
+        let others = |j: usize, t: f64| {
+            let factor = |(k, time): (usize, &f64)| if k == j { 1.0 } else { t - time };
+            times.iter().enumerate().map(factor).product::<f64>()
+        };
+        for (j, node) in times.iter().enumerate() {
+            let value = |(point, weight): (f64, f64)| {
+                let t = middle + half * point;
+                weight * (self.time - t) * others(j, t)
+            };
+            self.nodes[first + j].weight += half * POINTS.into_iter().map(value).sum::<f64>() / others(j, *node);
         }
         self.before += 1;
         while self.before > 2 * REACH {
@@ -99,6 +110,7 @@ impl Carried {
     fn add_first(&mut self) {
         if let Some(Node { acceleration, weight, .. }) = self.nodes.pop_front() {
             add_scaled(weight, &acceleration, &mut self.outputs);
+            self.spare.push(acceleration);
         }
     }
 

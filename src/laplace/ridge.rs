@@ -37,6 +37,10 @@ pub trait RidgeSolver: Send {
     fn leaves_remainder(&self) -> bool {
         false
     }
+    /// image ← J̃(solution), for the rows and the solution of the last solve.
+    fn image(&mut self, rows: &mut PulledBack<'_>, solution: &[f64], image: &mut [f64]) {
+        rows.times(solution, image);
+    }
     /// The largest relative residual of the solves since the path began; zero for an exact solver.
     fn path_residual(&self) -> f64 {
         0.0
@@ -170,7 +174,7 @@ impl Ridge {
     pub fn solver(&self, map: &dyn Map) -> Box<dyn RidgeSolver> {
         let (m, d) = (map.n_points() * map.n_outputs(), map.n_params());
         match self {
-            Ridge::WeightSpace => Box::new(weight_space::WeightRidge::new(d)),
+            Ridge::WeightSpace => Box::new(weight_space::WeightRidge::new(map)),
             Ridge::FunctionSpace => Box::new(function_space::FunctionRidge::new(m)),
             Ridge::Iterative(shared) => Box::new(IterativeRidge::new(shared.clone())),
             Ridge::MatrixFree(shared) => Box::new(MatrixFreeRidge::new(shared.clone(), m, d)),
@@ -182,7 +186,7 @@ impl Ridge {
         let (n, d) = (map.n_points() as f64, map.n_params() as f64);
         let m = n * map.n_outputs() as f64;
         match self {
-            Ridge::WeightSpace => map.curvature_size(map.n_outputs()) + d * d,
+            Ridge::WeightSpace => weight_space::ridge_numbers(map),
             Ridge::FunctionSpace => m * m + 2.0 * n * n,
             Ridge::Iterative(shared) => shared.solver_size(map),
             Ridge::MatrixFree(shared) => shared.solver_size(m, d),

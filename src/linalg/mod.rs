@@ -15,6 +15,7 @@ pub use conjugate_gradients::{ConjugateGradients, Convergence, Iterate, Stopping
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
+pub(crate) use small::SMALL;
 pub use symmetric::{
     PackedFactor, inverse_lower, mirror_lower, pack_lower, packed_diagonal, packed_length, trace_of_product,
     unpack_lower,
@@ -143,7 +144,7 @@ pub fn multiply_with_offsets(mut dst: MatMut<'_, f64>, offsets: &[f64], lhs: Mat
 /// The lower triangle of dst ← beta·dst + lhs·lhsᵀ.
 pub fn multiply_by_own_transpose(dst: MatMut<'_, f64>, accumulate: Accum, lhs: MatRef<'_, f64>) {
     let columns = lhs.transpose();
-    if lhs.nrows() <= small::SMALL && accumulate == Accum::Replace && by_columns(columns) {
+    if lhs.nrows() <= SMALL && accumulate == Accum::Replace && by_columns(columns) {
         return small::own_products(columns, dst);
     }
     let work = 0.5 * lhs.nrows() as f64 * lhs.ncols() as f64 * lhs.nrows() as f64;

@@ -9,7 +9,7 @@ use pulp::{Simd, WithSimd};
 use super::{FailedPivot, column_slice, column_slice_mut};
 
 /// Up to this size these kernels are faster.
-pub(super) const SMALL: usize = 48;
+pub(crate) const SMALL: usize = 48;
 
 /// Rows and columns of a block of inner products: with those of the operands its sums fill 16 vector registers.
 const BLOCK: (usize, usize) = (4, 3);

@@ -264,7 +264,7 @@ impl MetricEvaluator for PullbackEvaluator {
             let (sign, share) = match remainder {
                 true => (-1.0, &self.force),
                 false => {
-                    rows.times(acceleration, &mut self.product);
+                    self.solver.image(&mut rows, acceleration, &mut self.product);
                     (1.0, &self.product)
                 }
             };
