@@ -17,7 +17,29 @@ use crate::progress::Progress;
 impl Laplace {
     /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
     pub fn optimize(&mut self, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
-        evidence::optimize(self, options)
+        evidence::optimize(self, options, &())
+    }
+
+    /// As [`optimize`](Self::optimize), for a tuning that takes long: `progress` advances with every evaluation of the
+    /// evidence, and may cancel.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use riemannian_laplace::{Activation, Architecture, Dataset, Error, Family, FitOptions, Laplace, Network};
+    /// use riemannian_laplace::EvidenceOptions;
+    /// use riemannian_laplace::internals::progress::Cancel;
+    ///
+    /// # let network = Network::new(Architecture::new(&[1, 1], Activation::Identity)?, vec![2.0, 1.0])?;
+    /// # let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[1.1], [2.9], [5.0]])?;
+    /// let mut laplace = Laplace::fit(network, data, Family::gaussian(0.1)?, &FitOptions::default())?;
+    /// let (before, cancel) = (laplace.log_marginal_likelihood(), Cancel::new());
+    /// cancel.cancel();
+    /// let outcome = laplace.optimize_watched(&EvidenceOptions::default(), &cancel);
+    /// assert!(matches!(outcome, Err(Error::Cancelled)) && laplace.log_marginal_likelihood() == before);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn optimize_watched(&mut self, options: &EvidenceOptions, progress: &dyn Progress) -> Result<EvidenceOptimum> {
+        evidence::optimize(self, options, progress)
     }
 
     /// Tunes prior precision and σ on held-out data (in the units of the data), and refits with the optimum. See

@@ -107,7 +107,9 @@ impl Posterior {
             ..Default::default()
         };
         let mut laplace = self.laplace.clone();
-        let (laplace, optimum) = run(py, watch, move |_| laplace.optimize(&options).map(|optimum| (laplace, optimum)))?;
+        let (laplace, optimum) = run(py, watch, move |progress| {
+            laplace.optimize_watched(&options, progress).map(|optimum| (laplace, optimum))
+        })?;
         let report = PyDict::new(py);
         report.set_item("log_marginal_likelihood", optimum.log_marginal_likelihood)?;
         report.set_item("converged", optimum.converged)?;

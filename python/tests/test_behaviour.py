@@ -58,6 +58,22 @@ def test_ctrl_c_stops_a_long_sampling_run_and_leaves_a_usable_object() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
+def test_ctrl_c_stops_a_long_tuning_and_leaves_the_old_hyperparameters() -> None:
+    # One prior precision for each of 1,201 weights: every evaluation factors a matrix of that size.
+    la = fitted(300)
+    precision, evidence = la.prior_precision, float(la.log_marginal_likelihood())
+    pid = os.getpid()
+    timer = threading.Timer(0.7, lambda: os.kill(pid, signal.SIGINT))
+    began = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        la.optimize_prior_precision(prior_structure="diag")
+    assert time.monotonic() - began < 30
+    assert np.array_equal(la.prior_precision, precision)
+    assert float(la.log_marginal_likelihood()) == evidence
+
+
+@pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
 def test_other_threads_run_during_long_work() -> None:
     la = fitted(40)
     ticks: list[float] = []

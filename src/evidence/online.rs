@@ -156,7 +156,7 @@ fn check(family: &Family, options: &OnlineOptions) -> Result<()> {
 fn tune(network: &Network, data: &Dataset, family: &Family, structure: Structure) -> Result<Laplace> {
     let options = FitOptions { prior_precision: PriorValues::default(), structure, ..Default::default() };
     let mut laplace = Laplace::fit(network.clone(), data.clone(), family.clone(), &options)?;
-    optimize(&mut laplace, &EvidenceOptions::default())?;
+    optimize(&mut laplace, &EvidenceOptions::default(), &())?;
     Ok(laplace)
 }
 

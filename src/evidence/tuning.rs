@@ -6,6 +6,7 @@ use crate::linalg::dot;
 use crate::memory;
 use crate::optimize::{BfgsOptions, Minimum, minimize};
 use crate::prior::PriorStructure;
+use crate::progress::Progress;
 
 /// Whether a hyperparameter is tuned or keeps its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +102,12 @@ const MOST_REFINEMENTS: usize = 4;
 const FAR: f64 = 10.0;
 
 /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
-pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
-    let optimum = maximize(laplace, options)?;
+///
+/// `progress` advances by one with every evaluation of the evidence, and may cancel between two of them and between the
+/// decompositions of the curvature; the posterior is then as it was.
+pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions, progress: &dyn Progress) -> Result<EvidenceOptimum> {
+    let optimum = maximize(laplace, options, progress)?;
+    progress.check()?;
     if !optimum.converged && laplace.curvature_kind() == CurvatureKind::Hessian {
         return Err(Error::UnboundedEvidence);
     }
@@ -127,7 +132,7 @@ fn prior_structure(laplace: &Laplace, options: &EvidenceOptions) -> PriorStructu
 }
 
 /// The optimum over σ alone, beside a prior that is an earlier posterior with correlations: its share is constant.
-fn maximize_noise(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+fn maximize_noise(laplace: &Laplace, options: &EvidenceOptions, progress: &dyn Progress) -> Result<EvidenceOptimum> {
     let log_det = laplace.curvature()?.log_det_beside(laplace.prior())?;
     let sigma: Vec<f64> = laplace.family().sigma().unwrap_or_default().iter().map(|value| value.ln()).collect();
     let options = EvidenceOptions { prior: Free::Held, ..options.clone() };
@@ -135,12 +140,12 @@ fn maximize_noise(laplace: &Laplace, options: &EvidenceOptions) -> Result<Eviden
         Problem::new(laplace, &*log_det, (PriorStructure::PerWeight, Vec::new()), sigma.clone(), &options);
     problem.constant = laplace.prior().quadratic(&laplace.prior_mean().deviations(laplace.parameters()));
     let start = if sigma.len() == 1 { None } else { Some(problem.pack(&[], &sigma)) };
-    let (minimum, evaluations) = problem.solve(start, &options)?;
+    let (minimum, evaluations) = problem.solve(start, &options, progress)?;
     Ok(problem.report(minimum, evaluations))
 }
 
 /// The maximum of the evidence of a fitted posterior.
-fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
+fn maximize(laplace: &Laplace, options: &EvidenceOptions, progress: &dyn Progress) -> Result<EvidenceOptimum> {
     if !laplace.prior().is_proper() {
         return Err(Error::Unsupported(Unsupported::ImproperEvidence));
     }
@@ -149,7 +154,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
         return Err(Error::Bounds { low, high });
     }
     if laplace.prior().matrix().is_some() {
-        return maximize_noise(laplace, options);
+        return maximize_noise(laplace, options, progress);
     }
     let held;
     let options = match laplace.prior().is_earlier_posterior() {
@@ -180,7 +185,7 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
         let one_sigma: Vec<f64> = held_sigma.first().copied().into_iter().collect();
         let alpha = vec![held_alpha[0]];
         let problem = Problem::new(laplace, &*log_det, (PriorStructure::Scalar, alpha), one_sigma, options);
-        let (minimum, count) = problem.solve(None, options)?;
+        let (minimum, count) = problem.solve(None, options, progress)?;
         evaluations += count;
         let (alpha, sigma) = problem.unpack(&minimum.point);
         if simple {
@@ -195,9 +200,10 @@ fn maximize(laplace: &Laplace, options: &EvidenceOptions) -> Result<EvidenceOpti
     };
     let alpha = if options.prior == Free::Tuned { spread(&start.0, n_alpha) } else { held_alpha };
     let sigma = if options.sigma == Free::Tuned { spread(&start.1, held_sigma.len()) } else { held_sigma };
+    progress.check()?;
     let log_det = curvature.log_det(LogDetForm::General { prior: structure })?;
     let problem = Problem::new(laplace, &*log_det, (structure, alpha.clone()), sigma.clone(), options);
-    let (minimum, count) = problem.solve(Some(problem.pack(&alpha, &sigma)), options)?;
+    let (minimum, count) = problem.solve(Some(problem.pack(&alpha, &sigma)), options, progress)?;
     Ok(problem.report(minimum, evaluations + count))
 }
 
@@ -295,7 +301,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The best point of a coarse grid over one or two free hyperparameters.
-    fn grid_start(&self) -> (Vec<f64>, usize) {
+    fn grid_start(&self, progress: &dyn Progress) -> Result<(Vec<f64>, usize)> {
         let centre = self.pack(&self.alpha, &self.sigma);
         let dimensions = centre.len().min(2);
         let mut gradient = vec![0.0; centre.len()];
@@ -312,18 +318,25 @@ impl<'a> Problem<'a> {
                 let log = centres[axis] + GRID_RANGE.0 + fraction * (GRID_RANGE.1 - GRID_RANGE.0);
                 *value = log.clamp(self.bounds.0, self.bounds.1);
             }
+            progress.check()?;
             let value = self.evaluate(&point, &mut gradient);
+            progress.advance();
             if value < best.0 {
                 best = (value, point);
             }
         }
-        (best.1, total)
+        Ok((best.1, total))
     }
 
-    fn solve(&self, start: Option<Vec<f64>>, options: &EvidenceOptions) -> Result<(Minimum, usize)> {
+    fn solve(
+        &self,
+        start: Option<Vec<f64>>,
+        options: &EvidenceOptions,
+        progress: &dyn Progress,
+    ) -> Result<(Minimum, usize)> {
         let (start, tried) = match start {
             Some(start) => (start, 0),
-            None => self.grid_start(),
+            None => self.grid_start(progress)?,
         };
         let bounds = vec![self.bounds; start.len()];
         let settings = BfgsOptions {
@@ -332,15 +345,27 @@ impl<'a> Problem<'a> {
             bounds: Some(&bounds),
             ..Default::default()
         };
-        let mut objective = |point: &[f64], gradient: &mut [f64]| self.evaluate(point, gradient);
-        let mut minimum = minimize(&mut objective, &start, &settings)?;
+        // Once cancelled no point is any good, which ends the search at once.
+        let mut objective = |point: &[f64], gradient: &mut [f64]| {
+            if progress.is_cancelled() {
+                gradient.fill(0.0);
+                return f64::INFINITY;
+            }
+            progress.advance();
+            self.evaluate(point, gradient)
+        };
+        let mut search = |from: &[f64]| {
+            let outcome = minimize(&mut objective, from, &settings);
+            progress.check().and(outcome.map_err(Error::from))
+        };
+        let mut minimum = search(&start)?;
         let mut evaluations = tried + minimum.evaluations;
         for _ in 0..MOST_REFINEMENTS {
             let (alpha, sigma) = self.unpack(&minimum.point);
             if !self.log_det.refine(&alpha, &self.laplace.problem().log_scales(&sigma)) {
                 break;
             }
-            minimum = minimize(&mut objective, &minimum.point, &settings)?;
+            minimum = search(&minimum.point)?;
             evaluations += minimum.evaluations;
         }
         Ok((minimum, evaluations))

@@ -122,7 +122,7 @@ impl<B: Module> LastLayerPosterior<B> {
 
     /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
     pub fn optimize(&mut self, options: &EvidenceOptions) -> Result<EvidenceOptimum> {
-        evidence::optimize(&mut self.laplace, options)
+        evidence::optimize(&mut self.laplace, options, &())
     }
 
     /// Predicts at inputs with any of the methods.
