@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::console::Console;
 use super::output::{Summary, short};
 
-/// Beyond this many multiply-adds (some ten seconds) the scores are left to `rla loo`.
-const MOST_WORK: f64 = 1e11;
+/// Beyond this many multiply-adds (a second or two) the scores are left to `rla loo`.
+const MOST_WORK: f64 = 2e10;
 
 /// The keys of `--json`.
 #[derive(Debug, Serialize)]
