@@ -5,8 +5,8 @@ use candle_core::{Module, Result, Tensor};
 
 use super::layer::Layer;
 use super::layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Smoothed, SmoothedMaxPool2d,
-    Window,
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Pooling, Smoothed,
+    SmoothedMaxPool2d, Window,
 };
 use super::{Activation, Linear};
 

@@ -10,8 +10,8 @@ use faer::{MatMut, MatRef};
 use serde::{Deserialize, Serialize};
 
 use super::image::{Image, Window};
+use super::pooling::Pooling;
 use crate::linalg::{add_scaled, column_slice, column_slice_mut};
-use crate::network::layer::LayerVerbs;
 use crate::network::tape::Kept;
 
 /// Average pooling of images; the formulas are in the module's documentation.
@@ -38,13 +38,7 @@ impl AvgPool2d {
 
     /// The shape of the outputs.
     pub fn output(&self) -> Image {
-        let [height, width] = self.window().outputs();
-        Image { height, width, ..self.input }
-    }
-
-    fn window(&self) -> Window {
-        let Self { input, kernel, stride, padding, .. } = *self;
-        Window { image: [input.height, input.width], kernel, stride, padding, dilation: [1, 1] }
+        self.outputs()
     }
 
     /// What the sum at a position is multiplied with.
@@ -71,9 +65,22 @@ impl AvgPool2d {
             }
         });
     }
+}
 
-    /// Pools every row; rows that the inputs lack are zero.
-    fn pool(&self, inputs: MatRef<'_, f64>, mut outputs: MatMut<'_, f64>) {
+impl Pooling for AvgPool2d {
+    const NAME: &'static str = "average pooling";
+    const HAS_KINK: bool = false;
+
+    fn input(&self) -> Image {
+        self.input
+    }
+
+    fn window(&self) -> Window {
+        let Self { input, kernel, stride, padding, .. } = *self;
+        Window { image: [input.height, input.width], kernel, stride, padding, dilation: [1, 1] }
+    }
+
+    fn pool(&self, inputs: MatRef<'_, f64>, mut outputs: MatMut<'_, f64>, _kept: &mut Kept) {
         outputs.fill(0.0);
         self.for_each(|output, input, factor| {
             let target = column_slice_mut(outputs.rb_mut().col_mut(output));
@@ -81,91 +88,13 @@ impl AvgPool2d {
         });
     }
 
-    /// Spreads every row over the pixels.
-    fn spread(&self, sensitivities: MatRef<'_, f64>, mut inputs: MatMut<'_, f64>) {
+    fn spread(&self, sensitivities: MatRef<'_, f64>, mut inputs: MatMut<'_, f64>, _kept: &Kept) {
         inputs.fill(0.0);
         self.for_each(|output, input, factor| {
             let target = column_slice_mut(inputs.rb_mut().col_mut(input));
             add_scaled(factor, column_slice(sensitivities.col(output)), target);
         });
     }
-}
-
-impl LayerVerbs for AvgPool2d {
-    fn description(&self) -> String {
-        format!("average pooling {} → {}", self.input, self.output())
-    }
-
-    /// PyTorch allows a frame of at most half the window, so that every window has pixels below it.
-    fn problem(&self) -> Option<String> {
-        padding_problem(self.kernel, self.padding).or_else(|| self.window().problem())
-    }
-
-    fn n_inputs(&self) -> Option<usize> {
-        Some(self.input.size())
-    }
-
-    fn n_outputs(&self, _inputs: usize) -> usize {
-        self.output().size()
-    }
-
-    fn forward(&self, _theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, _kept: &mut Kept) {
-        self.pool(inputs, outputs);
-    }
-
-    fn jet(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        _kept: &mut Kept,
-    ) {
-        self.pool(inputs, outputs);
-    }
-
-    fn pull_back(
-        &self,
-        _theta: &[f64],
-        sensitivities: MatRef<'_, f64>,
-        inputs: Option<MatMut<'_, f64>>,
-        _kept: &mut Kept,
-    ) {
-        if let Some(inputs) = inputs {
-            self.spread(sensitivities, inputs);
-        }
-    }
-
-    fn forward_along(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        _kept: &mut Kept,
-    ) {
-        self.pool(inputs, outputs);
-    }
-
-    fn pull_back_along(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        sensitivities: (MatRef<'_, f64>, MatRef<'_, f64>),
-        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
-        _kept: &mut Kept,
-    ) {
-        if let Some((inputs, along)) = inputs {
-            self.spread(sensitivities.0, inputs);
-            self.spread(sensitivities.1, along);
-        }
-    }
-}
-
-/// What is wrong with the padding of a pooling window, if anything is.
-pub(super) fn padding_problem(kernel: [usize; 2], padding: [usize; 2]) -> Option<String> {
-    let wide = kernel.iter().zip(&padding).any(|(kernel, padding)| *padding > kernel / 2);
-    wide.then(|| format!("has a padding of {}×{}, more than half its window", padding[0], padding[1]))
 }
 
 /// Global average pooling: the mean of every channel, which is average pooling with a window as large as the image.
@@ -183,74 +112,28 @@ impl GlobalAvgPool {
     }
 
     /// The same as a window.
-    fn window(&self) -> AvgPool2d {
+    fn average(&self) -> AvgPool2d {
         AvgPool2d::new(self.input, [self.input.height, self.input.width])
     }
 }
 
-impl LayerVerbs for GlobalAvgPool {
-    fn description(&self) -> String {
-        format!("global average pooling {} → {}", self.input, self.input.channels)
+impl Pooling for GlobalAvgPool {
+    const NAME: &'static str = "global average pooling";
+    const HAS_KINK: bool = false;
+
+    fn input(&self) -> Image {
+        self.input
     }
 
-    fn problem(&self) -> Option<String> {
-        self.window().problem()
+    fn window(&self) -> Window {
+        self.average().window()
     }
 
-    fn n_inputs(&self) -> Option<usize> {
-        Some(self.input.size())
+    fn pool(&self, inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept) {
+        self.average().pool(inputs, outputs, kept);
     }
 
-    fn n_outputs(&self, _inputs: usize) -> usize {
-        self.input.channels
-    }
-
-    fn forward(&self, _theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, _kept: &mut Kept) {
-        self.window().pool(inputs, outputs);
-    }
-
-    fn jet(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        _kept: &mut Kept,
-    ) {
-        self.window().pool(inputs, outputs);
-    }
-
-    fn pull_back(
-        &self,
-        _theta: &[f64],
-        sensitivities: MatRef<'_, f64>,
-        inputs: Option<MatMut<'_, f64>>,
-        _kept: &mut Kept,
-    ) {
-        if let Some(inputs) = inputs {
-            self.window().spread(sensitivities, inputs);
-        }
-    }
-
-    fn forward_along(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        _kept: &mut Kept,
-    ) {
-        self.window().pool(inputs, outputs);
-    }
-
-    fn pull_back_along(
-        &self,
-        theta: &[f64],
-        velocity: &[f64],
-        sensitivities: (MatRef<'_, f64>, MatRef<'_, f64>),
-        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
-        kept: &mut Kept,
-    ) {
-        self.window().pull_back_along(theta, velocity, sensitivities, inputs, kept);
+    fn spread(&self, sensitivities: MatRef<'_, f64>, inputs: MatMut<'_, f64>, kept: &Kept) {
+        self.average().spread(sensitivities, inputs, kept);
     }
 }

@@ -8,10 +8,9 @@ use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use serde::{Deserialize, Serialize};
 
-use super::avg_pool::padding_problem;
 use super::image::{Image, Window};
+use super::pooling::Pooling;
 use crate::linalg::{column_slice, column_slice_mut};
-use crate::network::layer::LayerVerbs;
 use crate::network::tape::Kept;
 
 /// Max pooling of images; the formulas are in the module's documentation.
@@ -36,13 +35,7 @@ impl MaxPool2d {
 
     /// The shape of the outputs.
     pub fn output(&self) -> Image {
-        let [height, width] = self.window().outputs();
-        Image { height, width, ..self.input }
-    }
-
-    pub(crate) fn window(&self) -> Window {
-        let Self { input, kernel, stride, padding } = *self;
-        Window { image: [input.height, input.width], kernel, stride, padding, dilation: [1, 1] }
+        self.outputs()
     }
 
     /// The input columns below every output, without padding.
@@ -92,6 +85,29 @@ impl MaxPool2d {
             }
         }
     }
+}
+
+impl Pooling for MaxPool2d {
+    const NAME: &'static str = "max pooling";
+    const HAS_KINK: bool = true;
+
+    fn input(&self) -> Image {
+        self.input
+    }
+
+    fn window(&self) -> Window {
+        let Self { input, kernel, stride, padding } = *self;
+        Window { image: [input.height, input.width], kernel, stride, padding, dilation: [1, 1] }
+    }
+
+    /// The winner of every output.
+    fn n_kept(&self) -> usize {
+        self.outputs().size()
+    }
+
+    fn kinks(&self, inputs: MatRef<'_, f64>, points: usize) -> Option<Mat<f64>> {
+        Some(self.hinges(inputs, points))
+    }
 
     /// Takes the values of the winners, and then the other Taylor coefficients of the same pixels; rows that the
     /// inputs lack are zero.
@@ -138,101 +154,5 @@ impl MaxPool2d {
                 }
             }
         });
-    }
-}
-
-impl LayerVerbs for MaxPool2d {
-    fn description(&self) -> String {
-        format!("max pooling {} → {}", self.input, self.output())
-    }
-
-    /// PyTorch allows a frame of at most half the window, so that every window has pixels below it.
-    fn problem(&self) -> Option<String> {
-        padding_problem(self.kernel, self.padding).or_else(|| self.window().problem())
-    }
-
-    fn n_inputs(&self) -> Option<usize> {
-        Some(self.input.size())
-    }
-
-    fn n_outputs(&self, _inputs: usize) -> usize {
-        self.output().size()
-    }
-
-    fn has_kink(&self) -> bool {
-        true
-    }
-
-    fn kept(&self, _inputs: usize, points: usize, _columns: usize) -> Kept {
-        Kept::matrix(points, self.output().size())
-    }
-
-    fn kept_size(&self, _inputs: usize, points: usize, _columns: usize) -> f64 {
-        points as f64 * self.output().size() as f64
-    }
-
-    fn forward(&self, _theta: &[f64], inputs: MatRef<'_, f64>, outputs: MatMut<'_, f64>, kept: &mut Kept) {
-        self.pool(inputs, outputs, kept);
-    }
-
-    fn jet(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        kept: &mut Kept,
-    ) {
-        self.pool(inputs, outputs, kept);
-    }
-
-    fn pull_back(
-        &self,
-        _theta: &[f64],
-        sensitivities: MatRef<'_, f64>,
-        inputs: Option<MatMut<'_, f64>>,
-        kept: &mut Kept,
-    ) {
-        if let Some(inputs) = inputs {
-            self.spread(sensitivities, inputs, kept);
-        }
-    }
-
-    fn forward_along(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        kept: &mut Kept,
-    ) {
-        self.pool(inputs, outputs, kept);
-    }
-
-    fn forward_along_kinks(
-        &self,
-        theta: &[f64],
-        velocity: &[f64],
-        inputs: MatRef<'_, f64>,
-        outputs: MatMut<'_, f64>,
-        kept: &mut Kept,
-        show: &mut dyn FnMut(MatRef<'_, f64>),
-    ) {
-        show(self.hinges(inputs, kept.matrix.nrows()).as_ref());
-        self.forward_along(theta, velocity, inputs, outputs, kept);
-    }
-
-    fn pull_back_along(
-        &self,
-        _theta: &[f64],
-        _velocity: &[f64],
-        sensitivities: (MatRef<'_, f64>, MatRef<'_, f64>),
-        inputs: Option<(MatMut<'_, f64>, MatMut<'_, f64>)>,
-        kept: &mut Kept,
-    ) {
-        if let Some((inputs, along)) = inputs {
-            self.spread(sensitivities.0, inputs, kept);
-            self.spread(sensitivities.1, along, kept);
-        }
     }
 }
