@@ -3,6 +3,8 @@
 
 mod common;
 
+#[path = "common/cases.rs"]
+mod cases;
 #[path = "curvature/definitions.rs"]
 mod definitions;
 #[path = "curvature/hessian.rs"]
@@ -10,22 +12,13 @@ mod hessian;
 #[path = "curvature/tuning.rs"]
 mod tuning;
 
-use riemannian_laplace::{Activation, CurvatureKind, Dataset, Error, Family, FitOptions, Laplace, Network, Structure};
+use riemannian_laplace::{CurvatureKind, Error, Family, FitOptions, Structure};
 
-use common::{architecture, random_data, random_network};
-
-/// A network, its data and their likelihood.
-struct Case {
-    network: Network,
-    data: Dataset,
-    family: Family,
-}
+use cases::Case;
 
 impl Case {
     fn new(outputs: usize, family: Family, points: usize) -> Self {
-        let network = random_network(architecture(&[2, 3, outputs], &[true, true], Activation::Tanh), 81);
-        let data = random_data(&network, &family, points, 82);
-        Self { network, data, family }
+        Self::with_hidden(3, outputs, family, points, 81)
     }
 
     /// One of each kind of likelihood, with more and with fewer data points than parameters.
@@ -39,18 +32,6 @@ impl Case {
             cases.push(Self::new(1, "poisson".parse()?, points));
         }
         Ok(cases)
-    }
-
-    fn n_params(&self) -> usize {
-        self.network.parameters().len()
-    }
-
-    fn fit(&self, options: &FitOptions) -> Result<Laplace, Error> {
-        Laplace::fit(self.network.clone(), self.data.clone(), self.family.clone(), options)
-    }
-
-    fn name(&self) -> String {
-        format!("{}, N = {}", self.family.likelihood().name(), self.data.len())
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod common;
 
+#[path = "common/cases.rs"]
+mod cases;
 #[path = "priors/definitions.rs"]
 mod definitions;
 #[path = "priors/files.rs"]
@@ -15,27 +17,17 @@ mod tuning;
 use faer::Mat;
 use riemannian_laplace::internals::map::jacobian;
 use riemannian_laplace::internals::prior::PriorMean;
-use riemannian_laplace::{
-    Activation, Dataset, Error, Family, FitOptions, Laplace, Model, Network, PriorValues, Structure,
-};
+use riemannian_laplace::{Error, Family, FitOptions, Laplace, Model, PriorValues, Structure};
 
-use common::{architecture, normal_vector, random_data, random_network};
+use cases::Case;
+use common::normal_vector;
 
 /// Every structure.
 const STRUCTURES: [Structure; 3] = [Structure::WeightSpace, Structure::FunctionSpace, Structure::Diagonal];
 
-/// A network, its data and their likelihood.
-struct Case {
-    network: Network,
-    data: Dataset,
-    family: Family,
-}
-
 impl Case {
     fn new(outputs: usize, family: Family, points: usize) -> Self {
-        let network = random_network(architecture(&[2, 4, outputs], &[true, true], Activation::Tanh), 71);
-        let data = random_data(&network, &family, points, 72);
-        Self { network, data, family }
+        Self::with_hidden(4, outputs, family, points, 71)
     }
 
     /// One of each kind of likelihood, with more and with fewer rows than parameters.
@@ -48,18 +40,6 @@ impl Case {
             cases.push(Self::new(1, "bernoulli".parse()?, points));
         }
         Ok(cases)
-    }
-
-    fn n_params(&self) -> usize {
-        self.network.parameters().len()
-    }
-
-    fn fit(&self, options: &FitOptions) -> Result<Laplace, Error> {
-        Laplace::fit(self.network.clone(), self.data.clone(), self.family.clone(), options)
-    }
-
-    fn name(&self) -> String {
-        format!("{}, N = {}", self.family.likelihood().name(), self.data.len())
     }
 
     /// A different precision for each weight, between 0.3 and 3.

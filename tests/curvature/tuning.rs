@@ -3,30 +3,12 @@
 use ndarray::array;
 use riemannian_laplace::internals::evidence::PriorStructure;
 use riemannian_laplace::{
-    CurvatureKind, Dataset, Error, EvidenceOptions, Family, FitOptions, FunctionModel, Laplace, PriorValues, Taylor,
+    CurvatureKind, Dataset, Error, EvidenceOptions, Family, FitOptions, FunctionModel, Laplace, Taylor,
 };
 
+use crate::cases::{assert_stationary, gradient};
 use crate::common::{Outcome, is_close};
 use crate::{Case, KINDS, options};
-
-/// ∂ log evidence/∂ log h of α_0, …, then of σ, by five-point differences with steps of 1e-2.
-fn gradient(laplace: &Laplace) -> Vec<f64> {
-    let alphas = laplace.prior().values().to_vec();
-    let sigma = laplace.family().sigma().unwrap_or_default().to_vec();
-    let step = 1e-2;
-    let derivative = |index: usize| {
-        let value = |multiple: f64| {
-            let mut all: Vec<f64> = alphas.iter().chain(&sigma).copied().collect();
-            all[index] *= f64::exp(multiple * step);
-            let (alphas, sigma) = all.split_at(alphas.len());
-            let mut moved = laplace.clone();
-            moved.set_hyperparameters(&PriorValues::from(alphas.to_vec()), sigma).expect("valid hyperparameters");
-            moved.log_marginal_likelihood()
-        };
-        (value(-2.0) - 8.0 * value(-1.0) + 8.0 * value(1.0) - value(2.0)) / (12.0 * step)
-    };
-    (0..alphas.len() + sigma.len()).map(derivative).collect()
-}
 
 #[test]
 fn the_evidence_of_every_kind_is_stationary_at_its_optimum() -> Outcome {
@@ -38,16 +20,7 @@ fn the_evidence_of_every_kind_is_stationary_at_its_optimum() -> Outcome {
                 let tuning = EvidenceOptions { prior_structure, bounds: (1e-4, 1e4), ..Default::default() };
                 let optimum = laplace.optimize(&tuning)?;
                 let name = format!("{}, {kind}, {structure}, {prior_structure:?}", case.name());
-                assert!(optimum.converged, "{name}: {optimum:?}");
-                let value = laplace.log_marginal_likelihood();
-                assert!(is_close(value, optimum.log_marginal_likelihood, 1e-10, 1.0), "{name}: {value}");
-                let n_alpha = laplace.prior().values().len();
-                for (index, derivative) in gradient(&laplace).into_iter().enumerate() {
-                    let (parameter, place) =
-                        if index < n_alpha { ("prior precision", index) } else { ("sigma", index - n_alpha) };
-                    let held = optimum.at_bound.iter().any(|at| at.parameter == parameter && at.index == place);
-                    assert!(held || derivative.abs() < 1e-6, "{name}: {parameter} {place}: {derivative:e}");
-                }
+                assert_stationary(&laplace, &optimum, &name);
             }
         }
     }
