@@ -30,7 +30,7 @@ pub(crate) fn vectorized_sum(x: &[f64], y: &[f64], term: impl Fn(f64, f64) -> f6
                 for ((slot, &x), &y) in terms.iter_mut().zip(x).zip(y) {
                     *slot = term(x, y);
                 }
-                terms[length..].fill(0.0);
+                terms.iter_mut().skip(length).for_each(|term| *term = 0.0);
                 for lanes in terms.chunks_exact(LANES) {
                     for (sum, value) in sums.iter_mut().zip(lanes) {
                         *sum += value;

@@ -6,42 +6,89 @@
 //!
 //! The files are next to this one; each imports only from those before it in the list in `docs/architecture.md`.
 
+// No index that data can reach: `clippy::indexing_slicing` is on for the whole crate. Excepted are folders of kernels, each
+// with the reason why its indices are in range; files in them that take what comes from outside switch the lint on again.
+// An index into faer's matrices is not seen by the lint, and the same reasons hold for it.
+
 #[path = "data/mod.rs"]
 pub mod data;
 #[path = "elementary.rs"]
 pub mod elementary;
 #[path = "estimate.rs"]
 pub mod estimate;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "indices run over the lengths of arrays that `check_size` has compared at each public function"
+)]
 #[path = "evaluate/mod.rs"]
 pub mod evaluate;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "hyperparameters, their bounds and gradients are made together, one entry for each"
+)]
 #[path = "evidence/mod.rs"]
 pub mod evidence;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "vectors have the D entries that `check_size` has compared at each public function; others are made of that size here"
+)]
 #[path = "geodesic/mod.rs"]
 pub mod geodesic;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "sizes are those of the model and its rows; tensors of a file are compared with them by `Part` before a structure takes them"
+)]
 #[path = "laplace/mod.rs"]
 pub mod laplace;
 #[path = "last_layer/mod.rs"]
 pub mod last_layer;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "outputs, observations and their derivatives have the sizes that `check_outputs` and `check_targets` have compared"
+)]
 #[path = "likelihood/mod.rs"]
 pub mod likelihood;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "indices run over the sizes of the matrices themselves, and callers give buffers that they made for those sizes"
+)]
 #[path = "linalg/mod.rs"]
 pub mod linalg;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "buffers are made for the n points and P outputs of the map; θ has the D entries that `Network::new` has counted"
+)]
 #[path = "map/mod.rs"]
 pub mod map;
 #[path = "memory/mod.rs"]
 pub mod memory;
+#[allow(clippy::indexing_slicing, reason = "vectors are D or M long, and made for the map whose sizes these are")]
 #[path = "metric/mod.rs"]
 pub mod metric;
 #[path = "network/mod.rs"]
 pub mod network;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "all states of an integration have the length of the first; stages and coefficients are arrays of constant sizes"
+)]
 #[path = "ode/mod.rs"]
 pub mod ode;
+#[allow(clippy::indexing_slicing, reason = "point, gradient and bounds have one length, compared at the start")]
 #[path = "optimize/mod.rs"]
 pub mod optimize;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "predictions, draws and summaries are made for the points and outputs of one call; targets are compared by `check_targets`"
+)]
 #[path = "predict/mod.rs"]
 pub mod predict;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "values and means are as many as the groups or weights, compared where they are set"
+)]
 #[path = "prior/mod.rs"]
 pub mod prior;
+#[allow(clippy::indexing_slicing, reason = "closed-form densities over vectors of two or three coordinates")]
 #[path = "problems/mod.rs"]
 pub mod problems;
 #[path = "progress.rs"]
@@ -49,10 +96,19 @@ pub mod progress;
 #[path = "random.rs"]
 pub mod random;
 #[cfg(feature = "reference")]
+#[allow(clippy::indexing_slicing, reason = "draws are made here, chains and coordinates of one size each")]
 #[path = "reference/mod.rs"]
 pub mod reference;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "methods, slices and rows are lists made here, and indices are positions in them"
+)]
 #[path = "report/mod.rs"]
 pub mod report;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "one observation for each point, compared in `Target::new`; the other indices run over D"
+)]
 #[path = "target.rs"]
 pub mod target;
 #[path = "team/mod.rs"]

@@ -46,7 +46,7 @@
 //! ([`Pullback::with_matrix_free`](internals::metric::Pullback::with_matrix_free)). The Adams integrator keeps 26
 //! numbers per parameter.
 
-#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod error;
 mod front;

@@ -1,5 +1,6 @@
 //! The data that the commands read: columns by name, rows with empty cells, and errors that name the file.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -351,8 +352,9 @@ fn check_targets(path: &Path, schema: &Schema, likelihood: &dyn Likelihood, n_ou
 
 /// Refuses a list of column names in which one appears twice.
 fn refuse_twice(option: &str, names: &[String]) -> Result<(), Failure> {
-    match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
-        Some((_, name)) => Err(Failure::Usage(format!("{option} names the column `{name}` twice"))),
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(*name)) {
+        Some(name) => Err(Failure::Usage(format!("{option} names the column `{name}` twice"))),
         None => Ok(()),
     }
 }

@@ -218,7 +218,7 @@ pub fn read_vectors(path: &Path, tensor: &str, laplace: &Laplace) -> Result<Arra
     let size = laplace.parameters().len();
     let meaning = format!("each row is a vector of the network's {}", counted(size, "parameter"));
     let vectors = TensorFile::read_where(path, |name| name == tensor)?.take_rows(path, tensor, size, &meaning)?;
-    let rows = vectors.shape[0];
+    let rows = vectors.values.len() / size.max(1);
     Array2::from_shape_vec((rows, size), vectors.values)
         .map_err(|error| Failure::Usage(format!("{}: tensor `{tensor}`: {error}", path.display())))
 }

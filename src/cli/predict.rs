@@ -192,7 +192,9 @@ fn prediction_columns<'a>(
 /// The covariances, one row per point.
 fn flat_covariances(latent: &LatentGaussian) -> Array2<f64> {
     let (points, p, _) = latent.covariance.dim();
-    Array2::from_shape_fn((points, p * p), |(t, index)| latent.covariance[(t, index / p, index % p)])
+    let mut flat = Array2::zeros((points, p * p));
+    flat.iter_mut().zip(&latent.covariance).for_each(|(entry, covariance)| *entry = *covariance);
+    flat
 }
 
 fn latent_columns<'a>(latent: &'a LatentGaussian, covariances: &'a Array2<f64>) -> Columns<'a> {

@@ -196,7 +196,9 @@ fn read_numbers(path: &Path, tensor: &str, network: &Network, uncertain: &dyn Mo
     let (expected, found) = (uncertain.n_params(), values.len());
     match uncertain.subset() {
         _ if found == expected => Ok(values),
-        Some(place) if found == network.n_params() => Ok(place.indices.iter().map(|index| values[*index]).collect()),
+        Some(place) if found == network.n_params() => {
+            Ok(place.indices.iter().filter_map(|index| values.get(*index).copied()).collect())
+        }
         part => {
             let which = if part.is_some() { "uncertain weights" } else { "weights" };
             Err(Failure::Usage(format!(

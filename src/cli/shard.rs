@@ -50,11 +50,15 @@ pub fn join(paths: &[PathBuf], out: &Path, console: &Console) -> Result<Laplace,
     for path in paths {
         parts.push(FitPart::load(path)?);
     }
-    let note = parts.first().and_then(|part| part.notes().get(TUNING)).cloned();
+    let note = match paths.first().zip(parts.first().and_then(|part| part.notes().get(TUNING))) {
+        Some((path, note)) => {
+            let invalid = |error| Failure::Usage(format!("{}: {error}", path.display()));
+            Some(serde_json::from_str::<TuningNote>(note).map_err(invalid)?)
+        }
+        None => None,
+    };
     let mut laplace = FitPart::join(parts)?;
     if let Some(note) = note {
-        let note: TuningNote =
-            serde_json::from_str(&note).map_err(|error| Failure::Usage(format!("{}: {error}", paths[0].display())))?;
         let free = |tuned: bool| if tuned { Free::Tuned } else { Free::Held };
         let prior_structure = match note.per {
             Per::All => PriorStructure::Scalar,

@@ -8,12 +8,10 @@
 mod batches;
 mod dataset;
 #[cfg(feature = "cli")]
-#[cfg_attr(not(test), warn(clippy::indexing_slicing))]
 mod index;
 #[cfg(feature = "cli")]
 mod line_numbers;
 #[cfg(feature = "cli")]
-#[cfg_attr(not(test), warn(clippy::indexing_slicing))]
 mod reader;
 mod scaling;
 mod schema;
@@ -21,7 +19,6 @@ mod standardize;
 #[cfg(feature = "cli")]
 mod stream;
 #[cfg(feature = "cli")]
-#[cfg_attr(not(test), warn(clippy::indexing_slicing))]
 mod table;
 
 pub(crate) use batches::sum_over_blocks_of;

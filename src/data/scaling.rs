@@ -66,13 +66,14 @@ impl Standardization {
     /// Mean and standard deviation (the root of the mean squared deviation) of each column; a constant column gets
     /// scale 1.
     pub fn of(values: ArrayView2<'_, f64>) -> Result<Self> {
+        let no_rows = || Error::NoRows { what: "the data to standardise".to_string() };
         if values.nrows() == 0 {
-            return Err(Error::NoRows { what: "the data to standardise".to_string() });
+            return Err(no_rows());
         }
         let rows = values.nrows() as f64;
         let (mut mean, mut scale) = (Vec::new(), Vec::new());
         for column in values.columns() {
-            let first = column[0];
+            let first = column.first().copied().ok_or_else(no_rows)?;
             if column.iter().all(|value| *value == first) {
                 mean.push(first);
                 scale.push(1.0);
@@ -128,8 +129,10 @@ impl Standardization {
         check_size("number of covariance rows", self.n_columns(), rows)?;
         check_size("number of covariance columns", self.n_columns(), columns)?;
         let mut restored = covariances.to_owned();
-        for ((_, row, column), value) in restored.indexed_iter_mut() {
-            *value *= self.scale[row] * self.scale[column];
+        for mut matrix in restored.outer_iter_mut() {
+            for (mut row, one) in matrix.outer_iter_mut().zip(&self.scale) {
+                row.iter_mut().zip(&self.scale).for_each(|(value, other)| *value *= one * other);
+            }
         }
         Ok(restored)
     }

@@ -215,8 +215,8 @@ impl Schema {
     fn multiply_by_scale(&self, deviations: &[f64], factor: impl Fn(f64) -> f64) -> Vec<f64> {
         match (self.target_scaling().map(Standardization::scale), deviations) {
             (None, _) => deviations.to_vec(),
-            (Some(scales), [deviation]) if scales.iter().all(|scale| *scale == scales[0]) => {
-                scales.first().map(|scale| deviation * factor(*scale)).into_iter().collect()
+            (Some([first, others @ ..]), [deviation]) if others.iter().all(|scale| scale == first) => {
+                vec![deviation * factor(*first)]
             }
             (Some(scales), [deviation]) => scales.iter().map(|scale| deviation * factor(*scale)).collect(),
             (Some(scales), several) => {

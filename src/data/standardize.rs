@@ -32,23 +32,26 @@ impl Scaling {
             Ok(ranges)
         })?;
         let n = data.n_rows() as f64;
-        let means: Vec<f64> = ranges.iter().map(|range| range.mean(n)).collect();
-        // Deviations are divided by the largest, so that no square leaves the range of f64.
-        let greatest: Vec<f64> =
-            ranges.iter().zip(&means).map(|(range, mean)| range.greatest_deviation(*mean)).collect();
+        // The mean of each column, and its greatest deviation: deviations are divided by it, so that no square leaves the
+        // range of f64.
+        let centre = |range: &Column| (range.mean(n), range.greatest_deviation(range.mean(n)));
+        let centres: Vec<(f64, f64)> = ranges.iter().map(centre).collect();
         let squares = sum_over_blocks(data, &Sums, |block| {
             let mut squares = vec![0.0; columns];
             rows(block, &mut |column, value| {
-                squares[column] += ((value - means[column]) / greatest[column]).powi(2);
+                if let (Some(sum), Some((mean, greatest))) = (squares.get_mut(column), centres.get(column)) {
+                    *sum += ((value - mean) / greatest).powi(2);
+                }
             })?;
             Ok(squares)
         })?;
-        let scale = |column: usize| match ranges[column].is_constant() {
-            true => 1.0,
-            false => greatest[column] * (squares[column] / n).sqrt(),
-        };
+        let scales = ranges.iter().zip(&centres).zip(&squares).map(|((range, (_, greatest)), squares)| {
+            if range.is_constant() { 1.0 } else { greatest * (squares / n).sqrt() }
+        });
+        let both: Vec<(f64, f64)> = centres.iter().map(|(mean, _)| *mean).zip(scales).collect();
         let of = |columns: std::ops::Range<usize>| {
-            Standardization::new(means[columns.clone()].to_vec(), columns.map(scale).collect())
+            let (means, scales) = both.get(columns).unwrap_or_default().iter().copied().unzip();
+            Standardization::new(means, scales)
         };
         let targets = match which {
             Standardize::Inputs => None,

@@ -12,6 +12,9 @@
 //!
 //! The metadata are `format`, a fingerprint over everything, and what tells the run apart, each key with `run.` before it.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,8 @@
 //! Finished samples, kept as they come, so that an interruption costs only those that were running.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::sync::Arc;
 
 use super::exponential::Geodesic;

@@ -1,5 +1,8 @@
 //! Samples with their certificates, and the joining of parts that were drawn separately.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -185,7 +188,8 @@ impl Samples {
 
     /// θ of the samples that reached their end.
     pub fn reached(&self) -> Array2<f64> {
-        let rows: Vec<usize> = (0..self.len()).filter(|&row| self.outcome[row] == Outcome::Reached).collect();
+        let reached = self.outcome.iter().enumerate().filter(|(_, outcome)| **outcome == Outcome::Reached);
+        let rows: Vec<usize> = reached.map(|(row, _)| row).collect();
         self.theta.select(Axis(0), &rows)
     }
 

@@ -2,6 +2,9 @@
 //! precision, and the training data or, without them, the raw curvature sums. Loading reads and checks; it never
 //! refits.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,9 @@
 //! What a file says of a fit besides its numbers: the model, the likelihood, the prior, the structure, the columns. A
 //! posterior and a part of a fit are described in the same words.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

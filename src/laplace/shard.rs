@@ -3,6 +3,9 @@
 //! A part keeps the sums of each of its blocks apart, because the order of a floating-point sum counts: the joined
 //! posterior is that of a single fit to the last bit.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -216,8 +219,9 @@ impl FitPart {
             }
             .into());
         }
-        if let Some(pair) = parts.windows(2).find(|pair| pair[0].shard == pair[1].shard) {
-            return Err(TeamError::PartTwice { part: pair[0].shard.to_string() }.into());
+        let mut pairs = parts.iter().zip(parts.iter().skip(1));
+        if let Some((part, _)) = pairs.find(|(part, next)| part.shard == next.shard) {
+            return Err(TeamError::PartTwice { part: part.shard.to_string() }.into());
         }
         let data = join_data(&parts)?;
         let mut parts = parts.into_iter();
@@ -249,9 +253,9 @@ fn rows_of(shard: Shard, n_data: usize) -> std::ops::Range<usize> {
 /// The data of all parts, where they have them.
 fn join_data(parts: &[FitPart]) -> Result<Option<Dataset>> {
     let kept: Vec<&Dataset> = parts.iter().filter_map(|part| part.data.as_ref()).collect();
-    let Some(first) = kept.first() else { return Ok(None) };
+    let (Some(first), Some(part)) = (kept.first(), parts.first()) else { return Ok(None) };
     let rows: usize = kept.iter().map(|data| data.len()).sum();
-    check_size("number of data points in all parts", parts[0].problem.n_data, rows)?;
+    check_size("number of data points in all parts", part.problem.n_data, rows)?;
     let stack = |of: fn(&Dataset) -> ArrayView2<'_, f64>| {
         let views: Vec<ArrayView2<'_, f64>> = kept.iter().map(|data| of(data)).collect();
         let (expected, found) = (of(first).ncols(), rows);

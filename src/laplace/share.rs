@@ -1,5 +1,8 @@
 //! The sums of a fit as parts: what one rank, or one shard, has accumulated from its row blocks, and what it is as bytes.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 
 use super::fit::Fit;

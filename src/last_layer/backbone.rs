@@ -64,7 +64,7 @@ impl ProbeInputs {
     /// Probes that look like these inputs.
     pub fn like(inputs: &Tensor) -> Result<Self> {
         points(inputs)?;
-        Ok(Self { shape: inputs.dims()[1..].to_vec(), dtype: inputs.dtype().as_str().to_string() })
+        Ok(Self { shape: inputs.dims().iter().skip(1).copied().collect(), dtype: inputs.dtype().as_str().to_string() })
     }
 
     /// Standard normal numbers; for inputs that are integers, zeros and ones.

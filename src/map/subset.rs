@@ -4,6 +4,9 @@
 //! cut there ([`Model::cut`]). The last layer of a network is then a network of its own, on features, and has every
 //! solver, structure and metric of one. Any other selection is a [restricted map](super::restricted).
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView2};
@@ -84,13 +87,13 @@ impl Subset {
         if let Some(&index) = indices.iter().find(|index| **index >= n_params) {
             return refuse(SelectionError::OutOfRange { index, n_params });
         }
-        if let Some(pair) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
-            return refuse(SelectionError::Twice { index: pair[0] });
+        if let Some((&index, _)) = indices.iter().zip(indices.iter().skip(1)).find(|(index, next)| index == next) {
+            return refuse(SelectionError::Twice { index });
         }
         if model.subset().is_some() {
             return refuse(SelectionError::AlreadySelected);
         }
-        let parameters = indices.iter().map(|index| theta[*index]).collect();
+        let parameters = indices.iter().filter_map(|index| theta.get(*index).copied()).collect();
         let cut = model.cut(first);
         let (head, offset) = cut.as_ref().map_or((&model, 0), |cut| (&cut.head, cut.offset));
         let local = indices.iter().map(|index| index - offset).collect();

@@ -41,11 +41,13 @@ impl LinearPlace {
     }
 
     /// The weights W within θ, row by row.
+    #[allow(clippy::indexing_slicing, reason = "θ is that of the architecture which this place belongs to")]
     pub fn weights<'a>(&self, theta: &'a [f64]) -> &'a [f64] {
         &theta[self.offset..self.offset + self.n_weights()]
     }
 
     /// The bias b within θ; empty without one.
+    #[allow(clippy::indexing_slicing, reason = "θ is that of the architecture which this place belongs to")]
     pub fn biases<'a>(&self, theta: &'a [f64]) -> &'a [f64] {
         &theta[self.offset + self.n_weights()..self.offset + self.n_params()]
     }
@@ -107,11 +109,11 @@ impl Architecture {
             return Err(refuse("two or more positive widths are needed, with one bias flag per layer".to_string()));
         }
         let mut layers = Vec::with_capacity(2 * biases.len());
-        for (widths, &bias) in sizes.windows(2).zip(biases) {
+        for ((&inputs, &outputs), &bias) in sizes.iter().zip(sizes.iter().skip(1)).zip(biases) {
             if !layers.is_empty() {
                 layers.push(Layer::Activation(activation));
             }
-            layers.push(Layer::Linear(Linear { inputs: widths[0], outputs: widths[1], bias }));
+            layers.push(Layer::Linear(Linear { inputs, outputs, bias }));
         }
         Self::of_layers(layers).map_err(|error| match error {
             Error::Architecture { what, problem } => refuse(format!("{what} {problem}")),

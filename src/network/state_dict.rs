@@ -61,6 +61,9 @@ impl FromStr for StatedLayer {
 
 /// The tensors of one layer.
 pub(super) struct LayerTensors {
+    /// Both positive.
+    pub outputs: usize,
+    pub inputs: usize,
     /// W, `[outputs, inputs]`.
     pub weight: Tensor,
     /// b.
@@ -122,7 +125,8 @@ pub(super) fn stated(
     layers: &[StatedLayer],
 ) -> Result<(Vec<Layer>, Vec<f64>)> {
     let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
-    if let Some((_, name)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
+    let mut seen = BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
         return Err(Error::DuplicateName { what: "layer", name: name.clone() });
     }
     let found = chain(path, &mut tensors, &names)?;
@@ -131,7 +135,7 @@ pub(super) fn stated(
     }
     let (mut chain, mut parameters) = (Vec::new(), Vec::new());
     for (layer, tensors) in layers.iter().zip(found) {
-        let [outputs, inputs] = [tensors.weight.shape[0], tensors.weight.shape[1]];
+        let (outputs, inputs) = (tensors.outputs, tensors.inputs);
         chain.push(Layer::Linear(Linear { inputs, outputs, bias: tensors.bias.is_some() }));
         chain.extend(layer.activation.filter(|activation| *activation != Activation::Identity).map(Layer::Activation));
         parameters.extend(tensors.weight.values);
@@ -160,8 +164,8 @@ fn chain(path: &Path, tensors: &mut BTreeMap<String, Tensor>, stems: &[String]) 
             };
             return Err(missing(weight_name, found));
         };
-        match weight.shape[..] {
-            [outputs, inputs] if outputs > 0 && inputs > 0 => {}
+        let (outputs, inputs) = match weight.shape[..] {
+            [outputs, inputs] if outputs > 0 && inputs > 0 => (outputs, inputs),
             [_] if bias.as_ref().is_none_or(|bias| bias.shape == weight.shape) => {
                 let what = "a normalisation (its weight has one axis)";
                 return Err(problem(path, &weight_name, StateDictProblem::Foreign { what }));
@@ -174,20 +178,17 @@ fn chain(path: &Path, tensors: &mut BTreeMap<String, Tensor>, stems: &[String]) 
                 let expected = "a weight needs shape [outputs, inputs], both positive".to_string();
                 return Err(shape_error(&weight_name, &weight, expected));
             }
-        }
-        if let Some(previous) =
-            layers.last().map(|layer| layer.weight.shape[0]).filter(|width| *width != weight.shape[1])
-        {
+        };
+        if let Some(previous) = layers.last().map(|layer| layer.outputs).filter(|width| *width != inputs) {
             let expected =
                 format!("the layer before it has {previous} outputs, so it needs shape [outputs, {previous}]");
             return Err(shape_error(&weight_name, &weight, expected));
         }
-        let outputs = weight.shape[0];
         if let Some(bias) = bias.as_ref().filter(|bias| bias.shape != [outputs]) {
             let expected = format!("its weight has {outputs} outputs, so it needs shape [{outputs}]");
             return Err(shape_error(&bias_name, bias, expected));
         }
-        layers.push(LayerTensors { weight, bias });
+        layers.push(LayerTensors { outputs, inputs, weight, bias });
     }
     if layers.is_empty() {
         return Err(missing("0.weight".to_string(), "no layers".to_string()));
@@ -198,13 +199,13 @@ fn chain(path: &Path, tensors: &mut BTreeMap<String, Tensor>, stems: &[String]) 
 /// In an `nn.Sequential`, activations and dropout are numbered too: between all layers there is room for one, or (in a
 /// list of layers alone) between none.
 fn check_numbering(path: &Path, numbers: &BTreeMap<u64, String>) -> Result<()> {
-    let list: Vec<u64> = numbers.keys().copied().collect();
-    let adjacent = list.windows(2).position(|pair| pair[1] - pair[0] == 1);
-    let apart = list.windows(2).any(|pair| pair[1] - pair[0] > 1);
-    match adjacent {
-        Some(index) if apart => {
-            let tensor = format!("{}.weight", numbers[&list[index + 1]]);
-            Err(problem(path, &tensor, StateDictProblem::Numbering { numbers: list }))
+    // The steps from each number to the next, with the name of the next.
+    let steps = || numbers.keys().zip(numbers.iter().skip(1)).map(|(before, (number, stem))| (number - before, stem));
+    let apart = steps().any(|(step, _)| step > 1);
+    match steps().find(|(step, _)| *step == 1) {
+        Some((_, stem)) if apart => {
+            let numbers = numbers.keys().copied().collect();
+            Err(problem(path, &format!("{stem}.weight"), StateDictProblem::Numbering { numbers }))
         }
         _ => Ok(()),
     }

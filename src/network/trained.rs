@@ -52,8 +52,8 @@ impl Network {
         let mut parameters = vec![0.0; architecture.n_params()];
         let layers = architecture.layers().iter().zip(architecture.sequence().param_ranges());
         for (index, (layer, range)) in layers.filter(|(_, range)| !range.is_empty()).enumerate() {
-            if let Verbs::General(layer) = layer.verbs() {
-                layer.initialize(&mut stream(seed, Purpose::Initialization, index as u64), &mut parameters[range]);
+            if let (Verbs::General(layer), Some(own)) = (layer.verbs(), parameters.get_mut(range)) {
+                layer.initialize(&mut stream(seed, Purpose::Initialization, index as u64), own);
             }
         }
         Self { architecture, parameters, names: None }
@@ -92,9 +92,8 @@ impl Network {
             (None, None) if layers.len() == 1 => Activation::Identity,
             (None, None) => return Err(Error::MissingActivation { path: path.to_path_buf() }),
         };
-        let sizes: Vec<usize> = std::iter::once(layers[0].weight.shape[1])
-            .chain(layers.iter().map(|layer| layer.weight.shape[0]))
-            .collect();
+        let first = layers.iter().take(1).map(|layer| layer.inputs);
+        let sizes: Vec<usize> = first.chain(layers.iter().map(|layer| layer.outputs)).collect();
         let biases: Vec<bool> = layers.iter().map(|layer| layer.bias.is_some()).collect();
         let mut parameters = Vec::new();
         for layer in layers {

@@ -135,8 +135,8 @@ impl PriorPrecision {
     }
 
     fn checked(structure: PriorStructure, values: Vec<f64>, groups: &[usize]) -> Result<Self> {
-        match values.iter().position(|value| !(*value > 0.0 && value.is_finite())) {
-            Some(position) => Err(Error::PriorPrecision { position, value: values[position] }),
+        match values.iter().enumerate().find(|(_, value)| !(**value > 0.0 && value.is_finite())) {
+            Some((position, &value)) => Err(Error::PriorPrecision { position, value }),
             None => {
                 // A single value is one for all, whatever it was asked for.
                 let structure = if values.len() == 1 { PriorStructure::Scalar } else { structure };

@@ -340,7 +340,10 @@ fn comparison(prediction: &Prediction, targets: &Array2<f64>, options: &ReportOp
             let classes = prediction.mean.ncols();
             let mut counts = vec![vec![0; classes]; classes];
             for (p, y) in prediction.mean.rows().into_iter().zip(targets.column(0)) {
-                counts[*y as usize][most_probable(p)] += 1;
+                // A label without a class of its own is in no cell.
+                if let Some(count) = counts.get_mut(*y as usize).and_then(|row| row.get_mut(most_probable(p))) {
+                    *count += 1;
+                }
             }
             Ok(Comparison::Confusion(vec![counts]))
         }

@@ -1,5 +1,8 @@
 //! Text that is safe inside HTML and SVG.
 
+// What is read here comes from a file: an index is checked, or has a proof.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
+
 /// The text with the characters that mean something in HTML replaced, also inside quoted attributes; characters that
 /// XML forbids become �.
 ///

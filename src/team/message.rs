@@ -22,9 +22,9 @@ pub fn unpack_numbers(message: &[u8]) -> Result<Vec<f64>> {
 /// Tensors: the number of them, then for each the length of its name, the name, the number of its axes, their lengths, and
 /// its values.
 pub fn pack_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize], &'a [f64])>) -> Vec<u8> {
-    let (mut message, mut count) = (vec![0; 8], 0_u64);
+    let tensors: Vec<(&str, &[usize], &[f64])> = tensors.into_iter().collect();
+    let mut message = (tensors.len() as u64).to_le_bytes().to_vec();
     for (name, shape, values) in tensors {
-        count += 1;
         message.extend((name.len() as u64).to_le_bytes());
         message.extend(name.as_bytes());
         message.extend((shape.len() as u64).to_le_bytes());
@@ -32,7 +32,6 @@ pub fn pack_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize],
         message.reserve(8 * values.len());
         values.iter().for_each(|value| message.extend(value.to_le_bytes()));
     }
-    message[..8].copy_from_slice(&count.to_le_bytes());
     message
 }
 

@@ -224,14 +224,17 @@ impl Team {
     /// The messages of all ranks, in their order; every rank gets them.
     pub fn share_all(&self, mine: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let (rank, size) = (self.rank(), self.size());
-        let mut all = vec![Vec::new(); size];
-        let (mut holder, mut message) = (rank, mine);
+        // In the order of arrival: of this rank, the one before it, and so on around the ring.
+        let mut all = Vec::with_capacity(size);
+        let mut message = mine;
         for _ in 1..size {
             let received = self.exchange((rank + 1) % size, &message, (rank + size - 1) % size)?;
-            all[holder] = std::mem::replace(&mut message, received);
-            holder = (holder + size - 1) % size;
+            all.push(std::mem::replace(&mut message, received));
         }
-        all[holder] = message;
+        all.push(message);
+        // Backwards, it begins with the rank after this one.
+        all.reverse();
+        all.rotate_right((rank + 1) % size.max(1));
         Ok(all)
     }
 

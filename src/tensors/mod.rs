@@ -1,8 +1,5 @@
 //! Safetensors files: read with every size checked first, written whole or not at all, and told apart by a fingerprint.
 
-// Everything here is from a file: an index is checked, or has a proof.
-#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
-
 mod fingerprint;
 mod read;
 mod whole;

@@ -6,9 +6,6 @@
 //! the order of the graph, each with its weight in PyTorch's orientation (`[outputs, inputs]` for a linear layer), then
 //! its bias: PyTorch's `parameters_to_vector`, if the module uses its parameters in the order in which it defines them.
 
-// Everything here is from a file: an index is checked, or has a proof.
-#![cfg_attr(not(test), warn(clippy::indexing_slicing))]
-
 mod build;
 mod chain;
 mod constant;
