@@ -98,17 +98,18 @@ const FLAGS: [(&str, &str); 10] = [
 ];
 
 /// The flags that do what is advised, and another one.
-fn flags_of(advice: &str, other: &str) -> Vec<String> {
+fn flags_of(advice: &str, other: Option<&'static str>) -> Vec<String> {
     let advised = FLAGS.iter().filter(|(words, _)| advice.contains(words)).map(|(_, flag)| *flag);
-    advised.chain([other]).map(|flag| format!("`{flag}`")).collect()
+    advised.chain(other).map(|flag| format!("`{flag}`")).collect()
 }
 
 /// The library's message, which does not mention flags, followed by the flags that do what it advises.
 fn with_flags(error: &Error) -> String {
     let message = error.to_string();
     let flags: Vec<String> = match error {
-        Error::Memory { advice, .. } => flags_of(advice, "--max-memory"),
-        Error::TooLong { advice, .. } => flags_of(advice, "--solver"),
+        // Where the operating system is the limit, the message has the command that raises it.
+        Error::Memory { advice, .. } => flags_of(advice, Some("--max-memory").filter(|_| !advice.contains("ulimit"))),
+        Error::TooLong { advice, .. } => flags_of(advice, Some("--solver")),
         Error::MissingActivation { .. } => vec!["`--activation`, for example `--activation tanh`".to_string()],
         Error::StateDict { problem, .. } if problem.takes_layers() => {
             vec!["`--layers`, for example `--layers fc1:tanh,fc2:relu,out`".to_string()]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::data::Standardization;
 use riemannian_laplace::internals::memory;
-use riemannian_laplace::internals::network::Decay;
+use riemannian_laplace::internals::network::{Decay, NUMBERS_PER_WEIGHT};
 use riemannian_laplace::{Activation, Architecture, Network, Training, TrainingOptions, train};
 use serde::Serialize;
 
@@ -234,8 +234,7 @@ fn architecture(args: &TrainArgs, n_inputs: usize, n_outputs: usize) -> Result<A
     let activation =
         if args.hidden.is_empty() { Activation::Identity } else { args.activation.unwrap_or(Activation::Tanh) };
     let architecture = Architecture::new(&sizes, activation)?;
-    // Weights, their gradient, two moments and the current step.
-    let numbers = 6.0 * architecture.n_params() as f64;
+    let numbers = NUMBERS_PER_WEIGHT * architecture.n_params() as f64;
     memory::check(&format!("training a {architecture} network"), numbers, "choose narrower hidden layers")?;
     Ok(architecture)
 }

@@ -12,11 +12,25 @@ const KEPT_FREE: u64 = 64 << 20;
 /// The bytes of the tightest limit that were in use when counting began.
 static BASE: AtomicU64 = AtomicU64::new(0);
 
-/// A limit in bytes, and the name of what it limits in `/proc/self/status`.
+/// A limit in bytes, the name of what it limits in `/proc/self/status`, and the command of the shell that sets it in kB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limit {
     bytes: u64,
     counted: &'static str,
+    command: &'static str,
+}
+
+/// A request that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shortage {
+    /// The limit, in bytes.
+    pub limit: u64,
+    /// The bytes of it in use, those kept free included.
+    pub used: u64,
+    /// The limit that would have been enough for what was asked for until now.
+    pub enough: u64,
+    /// The command that sets the limit, in kB.
+    pub command: &'static str,
 }
 
 /// The limits of this process.
@@ -25,15 +39,21 @@ fn limits() -> &'static [Limit] {
     LIMITS.get_or_init(|| parse_limits(&std::fs::read_to_string("/proc/self/limits").unwrap_or_default()))
 }
 
+/// Whether there is a limit.
+pub(super) fn is_limited() -> bool {
+    !limits().is_empty()
+}
+
 /// The tightest limit and the bytes of it that are in use, those kept free included; none where there is no limit.
-pub(super) fn used() -> Option<(u64, u64)> {
+fn used() -> Option<(Limit, u64)> {
     let limits = limits();
     if limits.is_empty() {
         return None;
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let used = |limit: &Limit| parse_size(&status, limit.counted).unwrap_or(0) + KEPT_FREE;
-    limits.iter().map(|limit| (limit.bytes, used(limit))).min_by_key(|(limit, used)| limit.saturating_sub(*used))
+    let each = limits.iter().map(|limit| (*limit, used(limit)));
+    each.min_by_key(|(limit, used)| limit.bytes.saturating_sub(*used))
 }
 
 /// Counts what is in use now as the program's own: what is promised comes on top of it.
@@ -41,28 +61,43 @@ pub(super) fn count_from_here() {
     BASE.store(used().map_or(0, |(_, used)| used), Ordering::Relaxed);
 }
 
+/// What was in use when counting began, otherwise what is in use now.
+fn base(used: u64) -> u64 {
+    match BASE.load(Ordering::Relaxed) {
+        0 => used,
+        base => base,
+    }
+}
+
 /// Bytes that the address space has room for beyond the program's own; none where it is not limited.
 pub(super) fn room() -> Option<u64> {
     let (limit, used) = used()?;
-    let base = match BASE.load(Ordering::Relaxed) {
-        0 => used,
-        base => base,
-    };
-    Some(limit.saturating_sub(base))
+    Some(limit.bytes.saturating_sub(base(used)))
 }
 
-/// The bytes in use once everything reserved is allocated, on top of what was in use when counting began.
-pub(super) fn promised(reserved: u64) -> u64 {
-    BASE.load(Ordering::Relaxed).saturating_add(reserved)
+/// Whether `bytes` more are too much, once everything `reserved` (the request included) is allocated.
+pub(super) fn shortage(bytes: u64, reserved: u64) -> Option<Shortage> {
+    let (limit, used) = used()?;
+    let enough = enough(bytes, used, base(used), reserved);
+    (enough > limit.bytes).then_some(Shortage { limit: limit.bytes, used, enough, command: limit.command })
+}
+
+/// The least limit under which a request is granted. What was reserved before may not have been allocated yet, so both
+/// counts must fit: that of the kernel, with a quarter more because an estimate may be a little short and what the
+/// allocator cannot give is the end of the program; and that of all reservations.
+fn enough(bytes: u64, used: u64, base: u64, reserved: u64) -> u64 {
+    let now = used.saturating_add(bytes).saturating_add(bytes / 4);
+    now.max(base.saturating_add(reserved))
 }
 
 /// The soft limits in the text of `/proc/self/limits`.
 fn parse_limits(text: &str) -> Vec<Limit> {
-    let limit = |name: &str, counted: &'static str| {
+    let limit = |name: &str, counted: &'static str, command: &'static str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(Limit { bytes: line.split_whitespace().next()?.parse().ok()?, counted })
+        Some(Limit { bytes: line.split_whitespace().next()?.parse().ok()?, counted, command })
     };
-    [limit("Max address space", "VmSize:"), limit("Max data size", "VmData:")].into_iter().flatten().collect()
+    let both = [limit("Max address space", "VmSize:", "ulimit -v"), limit("Max data size", "VmData:", "ulimit -d")];
+    both.into_iter().flatten().collect()
 }
 
 /// The bytes that a line of `/proc/self/status` states in kB.
@@ -83,7 +118,10 @@ mod tests {
                       Max address space         1000000              unlimited            bytes     \n";
         assert_eq!(
             parse_limits(limits),
-            [Limit { bytes: 1_000_000, counted: "VmSize:" }, Limit { bytes: 2_000_000, counted: "VmData:" }]
+            [
+                Limit { bytes: 1_000_000, counted: "VmSize:", command: "ulimit -v" },
+                Limit { bytes: 2_000_000, counted: "VmData:", command: "ulimit -d" }
+            ]
         );
         assert_eq!(parse_limits("Max address space         unlimited            unlimited            bytes"), []);
         assert_eq!(parse_limits(""), []);
@@ -91,5 +129,13 @@ mod tests {
         assert_eq!(parse_size(status, "VmSize:"), Some(12 * 1024));
         assert_eq!(parse_size(status, "VmData:"), None);
         assert_eq!(parse_size(status, "VmStk:"), None);
+    }
+    #[test]
+    fn enough_is_what_the_kernel_and_the_reservations_count() {
+        // 400 more on top of 1000 in use, with a quarter to spare.
+        assert_eq!(enough(400, 1000, 900, 400), 1500);
+        // 2000 were promised before, of which little is allocated yet.
+        assert_eq!(enough(400, 1000, 900, 2400), 3300);
+        assert_eq!(enough(u64::MAX, 1, 1, u64::MAX), u64::MAX);
     }
 }

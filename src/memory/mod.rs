@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use address_space::Shortage;
 
 /// The share of the available memory that is used by default.
 const DEFAULT_SHARE: f64 = 0.8;
@@ -30,17 +31,21 @@ pub fn set_limit(bytes: Option<u64>) {
 /// The limit in bytes: what the user set, or 80 % of the memory available at the first call; in either case no more than
 /// the address space had room for then, where that is limited.
 pub fn limit() -> u64 {
+    allowed().min(address_space::room().unwrap_or(u64::MAX))
+}
+
+/// What the user set, or the default share of the memory available at the first call.
+fn allowed() -> u64 {
     static AVAILABLE: OnceLock<u64> = OnceLock::new();
-    let allowed = match LIMIT.load(Ordering::Relaxed) {
+    match LIMIT.load(Ordering::Relaxed) {
         0 => (*AVAILABLE.get_or_init(available) as f64 * DEFAULT_SHARE) as u64,
         bytes => bytes,
-    };
-    allowed.min(address_space::room().unwrap_or(u64::MAX))
+    }
 }
 
 /// Whether the operating system limits the address space or the data of this process.
 pub fn is_address_space_limited() -> bool {
-    address_space::used().is_some()
+    address_space::is_limited()
 }
 
 /// Counts the address space that is in use now as the program's own. To be called once, when its threads have what they
@@ -144,7 +149,7 @@ impl Drop for Reservation {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Reservation> {
-    let (needed, limit) = (numbers * 8.0, limit());
+    let (needed, limit) = (numbers * 8.0, allowed());
     let bytes = needed.ceil() as u64; // 0 for negative numbers and NaN
     let fits = |reserved: u64| {
         let total = reserved.checked_add(bytes)?;
@@ -161,17 +166,16 @@ pub fn reserve(what: &str, numbers: f64, advice: impl Into<String>) -> Result<Re
         Ok(_) => Reservation { bytes },
         Err(reserved) => return Err(refused(limit, reserved, advice.into())),
     };
-    // What was reserved before may not have been allocated yet: both counts must fit.
-    match address_space::used() {
-        // An estimate may be a little short, and what comes back as an error of the allocator is the end of the program.
-        Some((space, used))
-            if used.saturating_add(bytes).saturating_add(bytes / 4) > space
-                || address_space::promised(reserved()) > space =>
-        {
-            let advice = format!("{}; the address space is limited (ulimit -v)", advice.into());
-            Err(refused(space, used, advice))
+    match address_space::shortage(bytes, reserved()) {
+        Some(Shortage { limit, used, enough, command }) => {
+            let advice = format!(
+                "{}; the operating system limits the memory of this process, and `{command} {}` would be enough for this",
+                advice.into(),
+                enough.div_ceil(1024)
+            );
+            Err(refused(limit, used, advice))
         }
-        _ => Ok(reservation),
+        None => Ok(reservation),
     }
 }
 

@@ -63,4 +63,4 @@ pub use sequence::Sequence;
 pub use state_dict::StatedLayer;
 pub use tape::{Kept, Tape};
 pub use trained::Network;
-pub use training::{Decay, Training, TrainingOptions, train};
+pub use training::{Decay, NUMBERS_PER_WEIGHT, Training, TrainingOptions, train};
