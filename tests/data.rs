@@ -258,6 +258,9 @@ fn a_schema_fits_its_arrays() -> Result<(), Error> {
     assert!(data.clone().with_schema(Schema::unnamed(2, 2)).is_err());
     let two = Schema::unnamed(2, 1).with_classes(names(&["no", "yes"]))?;
     says(data.clone().with_schema(two), &["class names", "expected 3, found 2"]);
+    let far = Dataset::new(array![[1.0]], array![[1e300]])?;
+    let classes = Schema::unnamed(1, 1).with_classes(names(&["a", "b"]))?;
+    says(far.with_schema(classes), &["class names", &usize::MAX.to_string(), "found 2"]);
     let named = Schema::new(names(&["a", "b"]), names(&["c"]))?;
     assert_eq!(data.with_schema(named.clone())?.select(&[1])?.schema(), &named);
     Ok(())

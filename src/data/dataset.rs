@@ -62,7 +62,7 @@ impl Dataset {
             if greatest >= classes.len() as f64 {
                 return Err(Error::Size {
                     what: "number of class names".to_string(),
-                    expected: greatest as usize + 1,
+                    expected: (greatest as usize).saturating_add(1),
                     found: classes.len(),
                 });
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ndarray::Array2;
 use riemannian_laplace::internals::data::{Table, TableOptions};
 use riemannian_laplace::internals::geodesic::{Checkpoint, read_samples};
+use riemannian_laplace::internals::laplace::FitPart;
 use riemannian_laplace::internals::memory;
 use riemannian_laplace::internals::tensors::{FINGERPRINT, TensorFile, Values, fingerprint, write};
 use riemannian_laplace::{Activation, Laplace, Method, Model, Network, Scaling};
@@ -58,10 +59,11 @@ pub fn onnx(bytes: &[u8]) {
     }
 }
 
-/// A posterior, as it is and signed anew, so that what lies behind the fingerprint is reached.
+/// A posterior or a part of a fit, as it is and signed anew, so that what lies behind the fingerprint is reached.
 pub fn posterior(bytes: &[u8]) {
     let path = file("posterior.safetensors", bytes);
     use_posterior(&path);
+    use_part(&path);
     let Ok(contents) = TensorFile::read_numbers(&path) else { return };
     let integers: Vec<i64> = match contents.tensors.get("indices") {
         Some(tensor) => tensor.values.iter().map(|value| *value as i64).collect(),
@@ -80,7 +82,16 @@ pub fn posterior(bytes: &[u8]) {
     let signed = path.with_file_name("signed.safetensors");
     if write(&signed, &entries, metadata).is_ok() {
         use_posterior(&signed);
+        use_part(&signed);
     }
+}
+
+/// A part of a fit that could be read can be asked to join, alone and with itself.
+fn use_part(path: &Path) {
+    let (Ok(one), Ok(other)) = (FitPart::load(path), FitPart::load(path)) else { return };
+    let _ = FitPart::join(vec![one]);
+    let Ok(again) = FitPart::load(path) else { return };
+    let _ = FitPart::join(vec![other, again]);
 }
 
 fn use_posterior(path: &Path) {
