@@ -8,6 +8,12 @@ use std::process::Command;
 use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::{Activation, Architecture, Network};
 
+/// The program: the one built with the tests, or another that the environment variable `RLA` names, to see how an earlier
+/// one fares.
+pub fn program() -> String {
+    std::env::var("RLA").unwrap_or_else(|_| env!("CARGO_BIN_EXE_rla").to_string())
+}
+
 /// What the program did.
 pub struct Outcome {
     pub status: Option<i32>,
@@ -60,7 +66,7 @@ impl Folder {
 
     /// Runs `rla` in the folder with a line of arguments, separated by spaces.
     pub fn rla(&self, arguments: &str) -> Outcome {
-        let output = Command::new(env!("CARGO_BIN_EXE_rla"))
+        let output = Command::new(program())
             .args(arguments.split_whitespace())
             .current_dir(self.0.path())
             .output()
@@ -76,11 +82,8 @@ impl Folder {
     #[cfg(unix)]
     pub fn shell(&self, line: &str) -> Outcome {
         let script = format!("rla() {{ \"$0\" \"$@\"; }}\n{line}");
-        let output = Command::new("sh")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_rla")])
-            .current_dir(self.0.path())
-            .output()
-            .expect("a shell");
+        let output =
+            Command::new("sh").args(["-c", &script, &program()]).current_dir(self.0.path()).output().expect("a shell");
         Outcome {
             status: output.status.code(),
             stdout: String::from_utf8(output.stdout).expect("text on stdout"),

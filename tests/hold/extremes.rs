@@ -1,5 +1,7 @@
 //! Numbers at the edge of f64: a right answer or a named error.
 
+use riemannian_laplace::{Activation, Architecture, Network};
+
 use super::{FIT, fitted, folder};
 
 #[test]
@@ -36,6 +38,16 @@ fn outputs_beyond_f64_name_the_file_and_the_line() {
     folder.write("far.csv", "x,y\n0.1,2\n0.2,1e200\n");
     let fit = "fit --model m.safetensors --data far.csv --target y --likelihood gaussian --out p.safetensors";
     folder.refuses(fit, &["far.csv", "line 3", "squared error", "beyond what f64 can hold"]);
+}
+
+#[test]
+fn weights_beyond_what_their_products_can_hold_are_a_named_error() {
+    let folder = folder();
+    let architecture = Architecture::new(&[1, 6, 1], Activation::Identity).expect("layer sizes");
+    let weights = vec![1e300; architecture.n_params()];
+    let network = Network::new(architecture, weights).expect("finite weights");
+    network.save(&folder.path("m.safetensors")).expect("a saved network");
+    folder.refuses(&format!("{FIT} --out p.safetensors --json"), &["d.csv", "line 2", "beyond what f64 can hold"]);
 }
 
 #[test]

@@ -42,6 +42,19 @@ fn samples_have_a_ceiling() {
 }
 
 #[test]
+fn an_exact_posterior_that_would_take_hours_is_not_begun() {
+    let folder = folder();
+    // M³/3 in function space and D³/2 in weight space are both 2·10¹⁴, and 10¹⁰ in a second are a good guess.
+    folder.model("large.safetensors", &[1, 280, 280, 1]);
+    let rows: String = (0..90_000).map(|n| format!("{},{}\n", n % 1000, n % 7)).collect();
+    folder.write("long.csv", format!("x,y\n{rows}"));
+    let fit = "fit --model large.safetensors --data long.csv --target y --likelihood gaussian --out q";
+    // The memory is only allowed, never taken.
+    let allowed = format!("{fit} --max-memory 100TB");
+    folder.fails(1, &allowed, &["would take about", "hours", "kronecker would fit", "--structure kron", "--solver"]);
+}
+
+#[test]
 fn text_from_files_is_escaped_and_cut() {
     let folder = folder();
     let long = "q".repeat(300_000);
@@ -53,6 +66,8 @@ fn text_from_files_is_escaped_and_cut() {
         format!("x,{long}\n1,2\n"),
         format!("x,y,{long}\n1,2,\n"),
         format!("{long},{long}\n1,2\n"),
+        // No `y` among 20,000 names.
+        format!("{}\n{}1\n", (0..20_000).map(|n| format!("c{n}")).collect::<Vec<_>>().join(","), "1,".repeat(19_999)),
     ] {
         folder.write("bad.csv", data);
         let outcome = folder.rla("fit --model m.safetensors --data bad.csv --target y --likelihood gaussian --out q");

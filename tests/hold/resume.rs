@@ -9,13 +9,14 @@ use riemannian_laplace::internals::geodesic::Checkpoint;
 use riemannian_laplace::internals::random::{Purpose, stream};
 use riemannian_laplace::internals::tensors::TensorFile;
 
+use super::program::program;
 use super::{Folder, fitted};
 
 /// A run that saves every sample: a good part of its time is spent on writing and renaming.
 const RUN: &str = "sample --posterior p.safetensors --metric fisher --samples 60 --seed 3 --save-every 0s -q";
 
 fn start(folder: &Folder, arguments: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_rla"))
+    Command::new(program())
         .args(arguments.split_whitespace())
         .current_dir(folder.path(""))
         .stdout(Stdio::null())
@@ -173,6 +174,40 @@ fn a_run_stops_at_its_limits_and_goes_on() {
     let report =
         folder.ok(&format!("{run} --max-time-per-sample 0s --allow-uncertified 1 --out u.safetensors --json")).json();
     assert_eq!(report["failed"].as_u64(), Some(30), "{report}");
+}
+
+#[test]
+fn weights_of_samples_are_the_same_after_an_interruption() {
+    let folder = fitted();
+    let run = "sample --posterior p.safetensors --samples 12 --seed 3 --threads 1";
+    let weights = "--weights-of-samples";
+    folder.ok(&format!("{run} {weights} --out weighted.safetensors"));
+    folder.ok(&format!("{run} --out plain.safetensors"));
+    assert!(read(&folder, "weighted.safetensors") != read(&folder, "plain.safetensors"));
+    // The weights are no part of the run: they are for the samples that it ends with, whoever drew them.
+    for (first, then, expected) in
+        [(weights, weights, "weighted"), ("", weights, "weighted"), (weights, "", "plain"), ("", "", "plain")]
+    {
+        let outcome = folder.rla(&format!("{run} {first} --out s.safetensors --max-total-evaluations 300"));
+        assert_eq!(outcome.status, Some(130), "{}", outcome.stderr);
+        let found = saved(&folder.path("s.safetensors.partial"));
+        assert!((1..12).contains(&found), "{found}");
+        folder.ok(&format!("{run} {then} --out s.safetensors --resume"));
+        let expected = format!("{expected}.safetensors");
+        assert!(read(&folder, "s.safetensors") == read(&folder, &expected), "{first:?}, then {then:?}");
+        std::fs::remove_file(folder.path("s.safetensors")).expect("the samples");
+    }
+}
+
+#[test]
+fn a_long_run_says_what_it_will_take() {
+    let folder = fitted();
+    // At a microsecond each, a million samples would not take 15 s; a geodesic takes hundreds of times longer.
+    let run = "sample --posterior p.safetensors --samples 1000000 --max-time 0.5s --out s.safetensors";
+    let outcome = folder.rla(run);
+    assert_eq!(outcome.status, Some(130), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("the first sample took"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("999999 more on"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::program::program;
 use super::{FIT, fitted, folder};
 
 #[test]
 fn a_broken_stderr_pipe_costs_nothing() {
     let folder = folder();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_rla"))
+    let mut child = Command::new(program())
         .args(FIT.split_whitespace().chain(["--out", "p.safetensors"]))
         .current_dir(folder.path(""))
         .stdout(Stdio::null())
@@ -36,7 +37,7 @@ fn a_program_that_is_ended_leaves_no_temporary_file() {
     let folder = fitted();
     let before = folder.names();
     for (signal, milliseconds) in [("INT", 150), ("TERM", 200), ("HUP", 250), ("KILL", 300)] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rla"))
+        let mut child = Command::new(program())
             .args("sample --posterior p.safetensors --metric euclidean --samples 400000 --out s.safetensors".split(' '))
             .current_dir(folder.path(""))
             .stderr(Stdio::null())
