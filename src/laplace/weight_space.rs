@@ -16,7 +16,7 @@ use super::structure::{
 };
 use crate::error::{Error, Result};
 use crate::linalg::{
-    Cholesky, FailedPivot, PackedFactor, SMALL, column_slice, column_slice_mut, eigenvalues, inverse_lower,
+    Cholesky, FailedPivot, PackedFactor, SMALL, column_slice, column_slice_mut, dot, eigenvalues, inverse_lower,
     mirror_lower, multiply, multiply_by_own_transpose, pack_lower, packed_diagonal, packed_length, trace_of_product,
     unpack_lower,
 };
@@ -379,8 +379,28 @@ impl Precision for WeightSpace {
         multiply(covariance, Accum::Replace, solved.transpose(), solved.as_ref());
     }
 
+    /// The same with the rows of all points as the columns of one triangular system, which takes a fraction of the time of
+    /// one system per point: the factor is read once.
+    fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
+        let p = rows.n_rows() / points.max(1);
+        let mut dense = Mat::zeros(rows.n_rows(), rows.n_params());
+        rows.dense(dense.as_mut());
+        let mut solved = dense.transpose().to_owned();
+        drop(dense);
+        self.cholesky().solve_lower_many(solved.as_mut());
+        for (n, target) in covariances.chunks_exact_mut((p * p).max(1)).enumerate() {
+            let column = |output: usize| column_slice(solved.col(output * points + n));
+            for i in 0..p {
+                for j in 0..=i {
+                    let value = dot(column(i), column(j));
+                    (target[i * p + j], target[j * p + i]) = (value, value);
+                }
+            }
+        }
+    }
+
     fn points_at_once(&self, n_outputs: usize, _: f64) -> usize {
-        (BLOCK_NUMBERS / (self.n_params() * n_outputs).max(1) as f64) as usize
+        (BLOCK_NUMBERS / (2 * self.n_params() * n_outputs).max(1) as f64) as usize
     }
 
     fn size_in_words(&self) -> String {
