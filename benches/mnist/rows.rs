@@ -1,0 +1,198 @@
+//! The rows of the table: a posterior and its structure, tuned by evidence, and its scores.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use riemannian_laplace::internals::evaluate::{ClassScores, ood_auroc};
+use riemannian_laplace::internals::geodesic::{MetricBatch, MetricOptions};
+use riemannian_laplace::internals::predict::MonteCarlo;
+use riemannian_laplace::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::Outcome;
+use crate::problem::Problem;
+
+/// Riemannian samples of the last layer.
+const GEODESICS: usize = 16;
+/// The images that the metric of their geodesics is made from (the velocities are those of all images).
+const METRIC_IMAGES: usize = 5_500;
+/// Draws of a Monte Carlo link at each image.
+const DRAWS: usize = 512;
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    Map,
+    LastLayerFull,
+    LastLayerKronecker,
+    Diagonal,
+    Kronecker,
+    LastLayerGeodesics,
+    MatrixFree,
+}
+
+impl Row {
+    pub const ALL: [Self; 7] = [
+        Self::Map,
+        Self::LastLayerFull,
+        Self::LastLayerKronecker,
+        Self::Diagonal,
+        Self::Kronecker,
+        Self::LastLayerGeodesics,
+        Self::MatrixFree,
+    ];
+
+    /// Its name on the command line, and that of its file.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::LastLayerFull => "last-layer-full",
+            Self::LastLayerKronecker => "last-layer-kronecker",
+            Self::Diagonal => "diagonal",
+            Self::Kronecker => "kronecker",
+            Self::LastLayerGeodesics => "last-layer-geodesics",
+            Self::MatrixFree => "matrix-free",
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "MAP",
+            Self::LastLayerFull => "last layer, full",
+            Self::LastLayerKronecker => "last layer, Kronecker",
+            Self::Diagonal => "all weights, diagonal",
+            Self::Kronecker => "all weights, Kronecker",
+            Self::LastLayerGeodesics => "last layer, RLA-F",
+            Self::MatrixFree => "all weights, matrix-free",
+        }
+    }
+
+    /// NLL, accuracy, ECE and AUROC of Ortega et al. (VaLLA), where they have such a row.
+    pub fn published(self) -> Option<[f64; 4]> {
+        match self {
+            Self::Map => Some([0.0759, 0.9759, 0.0078, 0.905]),
+            Self::LastLayerFull => Some([0.0814, 0.9759, 0.0152, 0.909]),
+            Self::LastLayerKronecker => Some([0.0811, 0.9758, 0.0147, 0.909]),
+            Self::Diagonal => Some([0.1430, 0.9736, 0.0716, 0.922]),
+            Self::Kronecker => Some([0.0945, 0.9750, 0.0286, 0.949]),
+            Self::LastLayerGeodesics | Self::MatrixFree => None,
+        }
+    }
+
+    fn posterior(self) -> (Weights, Structure) {
+        match self {
+            Self::Map | Self::Diagonal => (Weights::All, Structure::Diagonal),
+            Self::LastLayerFull | Self::LastLayerGeodesics => (Weights::LastLayer, Structure::WeightSpace),
+            Self::LastLayerKronecker => (Weights::LastLayer, Structure::Kronecker),
+            Self::Kronecker => (Weights::All, Structure::Kronecker),
+            Self::MatrixFree => (Weights::All, Structure::MatrixFree),
+        }
+    }
+
+    /// Fits, tunes, predicts and scores.
+    pub fn compute(self, problem: &Problem, network: Network) -> Outcome<Cell> {
+        let began = Instant::now();
+        let (weights, structure) = self.posterior();
+        let model = weights.restrict(&(Arc::new(network) as Arc<dyn Model>))?;
+        let options = FitOptions { structure, ..Default::default() };
+        let mut laplace = Laplace::fit_shared(model, problem.train.clone(), Problem::family(), &options)?;
+        let fit = began.elapsed().as_secs_f64();
+        if self != Self::Map {
+            laplace.optimize(&EvidenceOptions::default())?;
+        }
+        let tune = began.elapsed().as_secs_f64() - fit;
+        let mut cell = Cell {
+            parameters: laplace.parameters().len(),
+            prior_precision: laplace.prior().values()[0],
+            evidence: laplace.log_marginal_likelihood(),
+            scores: Vec::new(),
+            fit,
+            tune,
+            sample: None,
+            uncertified: None,
+            peak_megabytes: 0.0,
+            cpu_seconds: 0.0,
+        };
+        for (link, method) in self.methods(&laplace, &mut cell)? {
+            let began = Instant::now();
+            let inside = laplace.predict(problem.test.inputs(), &method)?;
+            let outside = laplace.predict(&problem.foreign, &method)?;
+            let seconds = began.elapsed().as_secs_f64();
+            let Scores::Classes(ClassScores { nll, accuracy, ece, .. }) = Scores::of(&inside, problem.test.targets())?
+            else {
+                return Err("the digits are not classes".into());
+            };
+            cell.scores.push(Score { link, nll, accuracy, ece, auroc: ood_auroc(&inside, &outside)?, seconds });
+        }
+        Ok(cell)
+    }
+
+    /// The ways to predict from this posterior, with the name of the link. Samples are drawn here.
+    fn methods(self, laplace: &Laplace, cell: &mut Cell) -> Outcome<Vec<(String, Method)>> {
+        Ok(match self {
+            Self::Map => vec![("–".to_string(), Method::Map)],
+            Self::LastLayerGeodesics => {
+                let began = Instant::now();
+                let batch = MetricBatch { size: METRIC_IMAGES.min(laplace.n_data()), redraw: false };
+                let how = MetricOptions { batch: Some(batch), ..Default::default() };
+                let sampler = SamplerOptions::first(GEODESICS);
+                let samples = laplace.sample_riemannian_with(MetricName::Fisher, &how, &sampler, &())?;
+                cell.sample = Some(began.elapsed().as_secs_f64());
+                cell.uncertified = Some(samples.failed() + samples.uncertified());
+                vec![(format!("{GEODESICS} samples"), Method::Samples(Arc::new(samples)))]
+            }
+            _ => [Link::Centred, Link::Probit, Link::MonteCarlo(MonteCarlo { samples: DRAWS, seed: 0 })]
+                .into_iter()
+                .map(|link| (link.name().to_string(), Method::Glm(link)))
+                .collect(),
+        })
+    }
+}
+
+/// The scores of one way to predict.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Score {
+    pub link: String,
+    pub nll: f64,
+    pub accuracy: f64,
+    pub ece: f64,
+    /// Clothes against digits, by the entropy of the predicted classes.
+    pub auroc: f64,
+    /// Of predicting 20,000 images.
+    pub seconds: f64,
+}
+
+/// A finished row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Cell {
+    pub parameters: usize,
+    pub prior_precision: f64,
+    pub evidence: f64,
+    pub scores: Vec<Score>,
+    /// Seconds of the fit, of tuning, and of drawing samples.
+    pub fit: f64,
+    pub tune: f64,
+    pub sample: Option<f64>,
+    pub uncertified: Option<usize>,
+    /// Of the process that computed the row, the data included.
+    pub peak_megabytes: f64,
+    pub cpu_seconds: f64,
+}
+
+impl Cell {
+    /// One that was finished before.
+    pub fn read(path: &Path) -> Outcome<Option<Self>> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Keeps it, whole or not at all.
+    pub fn write(&self, path: &Path) -> Outcome {
+        let unfinished = path.with_extension("tmp");
+        std::fs::write(&unfinished, serde_json::to_string_pretty(self)?)?;
+        Ok(std::fs::rename(unfinished, path)?)
+    }
+}
