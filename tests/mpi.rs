@@ -71,6 +71,88 @@ fn posteriors_have_the_same_bytes_on_one_to_four_ranks() {
     }
 }
 
+/// A posterior of 150 rows of that problem, with its data.
+fn posterior(folder: &Path) -> String {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let (model, data, out) = (path("model.safetensors"), path("few.csv"), path("posterior.safetensors"));
+    let text = std::fs::read_to_string(folder.join("data.csv")).expect("the data");
+    std::fs::write(&data, text.lines().take(151).map(|line| format!("{line}\n")).collect::<String>()).expect("a file");
+    let run = alone(&fit(&["--model", &model, "--data", &data, "--optimize"], &out));
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    out
+}
+
+/// A command whose result is a file: the same bytes on any number of ranks, and nothing else is left.
+fn has_the_same_file(folder: &Path, arguments: &[&str]) {
+    let out = folder.join("out");
+    let arguments = [arguments, &["--out", out.to_str().expect("a path")]].concat();
+    let run = alone(&arguments);
+    assert!(run.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+    let expected = std::fs::read(&out).expect("a file");
+    std::fs::remove_file(&out).expect("the file");
+    let before = files(folder);
+    for ranks in 1..=4 {
+        let run = on_ranks(ranks, &arguments).output().expect("mpirun");
+        assert!(run.status.success(), "{arguments:?} on {ranks}: {}", String::from_utf8_lossy(&run.stderr));
+        assert!(std::fs::read(&out).expect("a file") == expected, "{arguments:?} on {ranks}");
+        std::fs::remove_file(&out).expect("the file");
+        assert_eq!(files(folder), before, "{arguments:?} on {ranks}");
+    }
+}
+
+/// The names of the files in a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn samples_have_the_same_bytes_on_one_to_four_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 200, 3);
+    let posterior = posterior(folder.path());
+    let cases: [&[&str]; 4] = [
+        &["--samples", "9"],
+        // Fewer samples than ranks.
+        &["--samples", "2", "--seed", "5"],
+        &["--range", "3..8", "--metric", "monge"],
+        &["--samples", "5", "--weights-of-samples"],
+    ];
+    for case in cases {
+        has_the_same_file(folder.path(), &[&["sample", "--posterior", &posterior], case].concat());
+    }
+}
+
+#[test]
+fn predictions_and_scores_have_the_same_bytes_on_one_to_four_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Four pieces of 4,096 rows, the last of them short.
+    problem(folder.path(), 13_000, 3);
+    let posterior = posterior(folder.path());
+    let data = folder.path().join("data.csv").to_string_lossy().into_owned();
+    let few = folder.path().join("few.csv").to_string_lossy().into_owned();
+    let predict = ["predict", "--posterior", &posterior, "--target", "y", "--inputs", &data];
+    let riemannian: &[&str] = &["--method", "riemannian", "--samples", "5"];
+    for case in [&[], riemannian, &["--link", "none"]] {
+        has_the_same_file(folder.path(), &[&predict, case].concat());
+    }
+    let evaluate = ["evaluate", "--posterior", &posterior, "--target", "y", "--json", "--data", &data];
+    let all: &[&str] = &["--method", "all", "--samples", "5", "--curves", "--ood", &few];
+    for case in [&[], all] {
+        let arguments = [&evaluate, case].concat();
+        let expected = alone(&arguments);
+        assert!(expected.status.success(), "{}", String::from_utf8_lossy(&expected.stderr));
+        for ranks in 1..=4 {
+            let run = on_ranks(ranks, &arguments).output().expect("mpirun");
+            assert!(run.status.success(), "{ranks} ranks: {}", String::from_utf8_lossy(&run.stderr));
+            assert_eq!(run.stdout, expected.stdout, "{arguments:?} on {ranks}");
+        }
+    }
+}
+
 #[test]
 fn an_error_on_one_rank_ends_all_with_its_status_and_message() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -102,14 +184,11 @@ fn children(parent: &Child) -> Vec<String> {
     String::from_utf8_lossy(&found.stdout).lines().map(str::to_string).collect()
 }
 
-#[test]
-fn a_killed_rank_ends_the_others_and_leaves_no_file() {
-    let folder = tempfile::tempdir().expect("a folder");
-    problem(folder.path(), 200_000, 60);
-    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let (model, data, out) = (path("model.safetensors"), path("data.csv"), path("posterior.safetensors"));
-    let options = ["--model", &model, "--data", &data, "--without-data", "--optimize"];
-    let mut command = on_ranks(3, &fit(&options, &out));
+/// Kills the second of three ranks in the middle of a command: all end within ten seconds, and no file is left but what a
+/// run can go on from.
+fn ends_when_a_rank_is_killed(folder: &Path, arguments: &[&str]) {
+    let before = files(folder);
+    let mut command = on_ranks(3, arguments);
     let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("mpirun");
     let began = Instant::now();
     let mut ranks = children(&run);
@@ -118,7 +197,7 @@ fn a_killed_rank_ends_the_others_and_leaves_no_file() {
         ranks = children(&run);
     }
     assert_eq!(ranks.len(), 3, "three ranks");
-    // In the middle: reading 30 MB and summing takes seconds.
+    // In the middle: each of these commands takes many seconds.
     std::thread::sleep(Duration::from_millis(500));
     let killed = Command::new("kill").args(["-9", &ranks[1]]).status().expect("kill");
     assert!(killed.success());
@@ -133,11 +212,43 @@ fn a_killed_rank_ends_the_others_and_leaves_no_file() {
     if status.is_none() {
         let _ = run.kill();
     }
-    assert!(status.is_some_and(|status| !status.success()), "{status:?}");
-    let mut left: Vec<String> = std::fs::read_dir(folder.path())
-        .expect("the folder")
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-        .collect();
-    left.sort();
-    assert_eq!(left, ["data.csv", "model.safetensors"]);
+    assert!(status.is_some_and(|status| !status.success()), "{arguments:?}: {status:?}");
+    let left: Vec<String> = files(folder).into_iter().filter(|name| !name.ends_with(".partial")).collect();
+    assert_eq!(left, before, "{arguments:?}");
+}
+
+#[test]
+fn a_run_that_was_stopped_on_ranks_goes_on_to_the_same_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 200, 3);
+    let (posterior, out) = (posterior(folder.path()), folder.path().join("out"));
+    let name = out.to_string_lossy().into_owned();
+    let sample = ["sample", "--posterior", &posterior, "--samples", "12", "--save-every", "0s", "--out", &name];
+    assert!(alone(&sample).status.success());
+    let expected = std::fs::read(&out).expect("samples");
+    std::fs::remove_file(&out).expect("samples");
+    let before = files(folder.path());
+    let run = on_ranks(3, &[&sample[..], &["--max-total-evaluations", "150"]].concat()).output().expect("mpirun");
+    assert_eq!(run.status.code(), Some(130), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(!out.exists() && files(folder.path()).iter().any(|file| file.ends_with("of3.partial")));
+    let run = on_ranks(3, &[&sample[..], &["--resume"]].concat()).output().expect("mpirun");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert!(std::fs::read(&out).expect("samples") == expected);
+    std::fs::remove_file(&out).expect("samples");
+    assert_eq!(files(folder.path()), before);
+}
+
+#[test]
+fn a_killed_rank_ends_the_others_and_leaves_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 200_000, 60);
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (model, data, out) = (path("model.safetensors"), path("data.csv"), path("out"));
+    let options = ["--model", &model, "--data", &data, "--without-data", "--optimize"];
+    ends_when_a_rank_is_killed(folder.path(), &fit(&options, &out));
+    let posterior = posterior(folder.path());
+    let predict = ["predict", "--posterior", &posterior, "--inputs", &data, "--target", "y", "--out", &out];
+    ends_when_a_rank_is_killed(folder.path(), &predict);
+    let sample = ["sample", "--posterior", &posterior, "--samples", "100000", "--out", &out];
+    ends_when_a_rank_is_killed(folder.path(), &sample);
 }

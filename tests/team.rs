@@ -7,13 +7,19 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ndarray::{Array2, ArrayView1};
 use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, row_blocks};
-use riemannian_laplace::internals::evaluate::TrainingFit;
+use riemannian_laplace::internals::evaluate::{
+    Curves, Detail, KeepUncertainty, ScoringOptions, TrainingFit, expected_calibration_error, score_over,
+    uncertainty_over,
+};
+use riemannian_laplace::internals::geodesic::{MetricBatch, MetricOptions, MetricSolver};
 use riemannian_laplace::internals::laplace::FitPart;
+use riemannian_laplace::internals::likelihood::Categorical;
 use riemannian_laplace::internals::team::{Shard, Sums, Team};
 use riemannian_laplace::{
-    Activation, Architecture, Batches, Contents, Error, EvidenceOptions, Family, FitOptions, Laplace, Model, Network,
-    Scaling, Standardize, Structure, Weights,
+    Activation, Architecture, Batches, Contents, Dataset, Draws, Error, EvidenceOptions, Family, FitOptions, Laplace,
+    Method, MetricName, Model, Network, SamplerOptions, Samples, Scaling, Scores, Standardize, Structure, Weights,
 };
 use threads::on_ranks;
 
@@ -253,6 +259,145 @@ fn each_rank_sums_over_its_share_of_the_rows_and_sends_the_sum_at_most_twice() -
             let message = 8 * (d * (d + 1) / 2 + 1) as u64 + 8 + (8 + 1 + 8 + 8) + (8 + 15 + 8 + 8);
             let times = if rank == size - 2 || rank == size - 1 { 1 } else { 2 };
             assert_eq!(sent?, times * message, "rank {rank} of {size}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn parts_made_in_turn_reach_the_first_rank_in_order() -> Result<(), Error> {
+    for size in 1..=5 {
+        let work = |team: Team| -> Result<(Vec<usize>, Vec<u8>), Error> {
+            let (mut made, mut taken) = (Vec::new(), Vec::new());
+            team.in_turn::<Error>(
+                7,
+                |part| {
+                    made.push(part);
+                    Ok(vec![part as u8; part])
+                },
+                |message| {
+                    taken.extend(message);
+                    Ok(())
+                },
+            )?;
+            Ok((made, taken))
+        };
+        let expected: Vec<u8> = (0..7).flat_map(|part| vec![part as u8; part]).collect();
+        for (rank, (found, counts)) in on_ranks(size, work).into_iter().enumerate() {
+            let (made, taken) = found?;
+            assert!(made.iter().copied().eq((rank..7).step_by(size)), "{rank} of {size}: {made:?}");
+            assert_eq!(taken, if rank == 0 { expected.clone() } else { Vec::new() });
+            assert_eq!(counts.messages, if rank == 0 { 0 } else { made.len() as u64 });
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn scores_on_ranks_are_those_of_one_and_of_all_rows_at_once() -> Result<(), Error> {
+    let folder = folder();
+    let (few, path) =
+        (write(folder.path(), "few.csv", &regression(80)), write(folder.path(), "data.csv", &regression(13_000)));
+    let train = Table::read(&few)?.dataset(&["y".to_string()])?;
+    let laplace = Laplace::fit_shared(network(&[2, 4, 1], 1), train, Family::gaussian(0.3)?, &FitOptions::default())?;
+    let methods = [Method::Map, Method::default(), Method::Nn(Draws::first(5, 1))];
+    let options = ScoringOptions { detail: Detail::Curves, uncertainty: KeepUncertainty::Yes };
+    let score = |team: Team| {
+        let data = open(&path, team)?;
+        let scored = score_over(&laplace, &data, &methods, options, &())?;
+        Ok::<_, Error>((scored, uncertainty_over(&laplace, &data, &methods[..2], &())?))
+    };
+    let (alone, far) = score(Team::alone())?;
+    let alone = alone.expect("the first rank");
+    assert!(far.as_ref().is_some_and(|far| far.iter().zip(&alone).all(|(far, scored)| *far == scored.uncertainty)));
+    // By the definitions, over all rows at once; sums in another order differ by rounding, counts do not.
+    let data = Table::read(&path)?.dataset(&["y".to_string()])?;
+    for (method, scored) in methods.iter().zip(&alone) {
+        let prediction = laplace.predict(data.inputs(), method)?;
+        let errors = &prediction.mean - data.targets();
+        let mse = errors.mapv(|error| error * error).mean().expect("rows");
+        let nll = -prediction.log_densities(data.targets())?.mean().expect("rows");
+        let (lower, upper) = prediction.interval(0.9)?;
+        let inside = data.targets().iter().zip(lower.iter().zip(&upper)).filter(|(y, (l, u))| *l <= *y && *y <= *u);
+        let coverage = inside.count() as f64 / 13_000.0;
+        let Scores::Regression(scores) = scored.tally.scores()? else { panic!("not a regression") };
+        assert!((scores.mse / mse - 1.0).abs() < 1e-12 && (scores.nll / nll - 1.0).abs() < 1e-12);
+        assert_eq!((scores.n, scores.coverage_90), (13_000, coverage));
+        assert_eq!(scored.uncertainty, prediction.uncertainty().to_vec());
+        let Curves::Intervals { intervals, pit_histogram } = scored.tally.curves() else { panic!("not intervals") };
+        assert!(intervals.iter().any(|one| one.level == 0.9 && one.coverage == coverage));
+        assert_eq!(pit_histogram.iter().sum::<usize>(), 13_000);
+    }
+    for size in 2..=4 {
+        for (rank, (found, counts)) in on_ranks(size, score).into_iter().enumerate() {
+            let (scored, far_off) = found?;
+            match rank {
+                0 => assert_eq!((scored.as_ref(), &far_off), (Some(&alone), &far), "{size} ranks"),
+                _ => assert!(scored.is_none() && far_off.is_none()),
+            }
+            // Pieces rank, rank + size, … of 4,096, 4,096, 4,096 and 712 rows, twice.
+            let rows: u64 = (rank..4).step_by(size).map(|piece| if piece < 3 { 4096 } else { 712 }).sum();
+            assert_eq!(counts.rows, 2 * rows, "rank {rank} of {size}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn classes_are_scored_by_parts_as_by_all_rows_at_once() -> Result<(), Error> {
+    let inputs = Array2::from_shape_fn((9000, 2), |(row, column)| (0.1 * (row * (column + 1)) as f64).sin());
+    let labels = Array2::from_shape_fn((9000, 1), |(row, _)| (row % 3) as f64);
+    let data = Dataset::new(inputs, labels)?;
+    let few = data.select(&(0..60).collect::<Vec<_>>())?;
+    let laplace =
+        Laplace::fit_shared(network(&[2, 4, 3], 1), few, Family::Categorical(Categorical), &FitOptions::default())?;
+    let options = ScoringOptions { detail: Detail::Curves, ..Default::default() };
+    let scored = score_over(&laplace, &data, &[Method::default()], options, &())?.expect("the first rank");
+    let prediction = laplace.predict(data.inputs(), &Method::default())?;
+    let best = |row: ArrayView1<'_, f64>| (0..3).fold(0, |best, k| if row[k] > row[best] { k } else { best });
+    let (mut hits, mut brier, mut confidences, mut correct) = (0, 0.0, Vec::new(), Vec::new());
+    for (row, y) in prediction.mean.rows().into_iter().zip(data.targets()) {
+        let class = best(row);
+        hits += usize::from(class == *y as usize);
+        brier += row.iter().enumerate().map(|(k, p)| (p - f64::from(u8::from(k == *y as usize))).powi(2)).sum::<f64>();
+        confidences.push(row[class]);
+        correct.push(class == *y as usize);
+    }
+    let Scores::Classes(scores) = scored[0].tally.scores()? else { panic!("not classes") };
+    assert_eq!((scores.n, scores.accuracy), (9000, hits as f64 / 9000.0));
+    assert!((scores.brier / (brier / 9000.0) - 1.0).abs() < 1e-12);
+    assert!((scores.ece - expected_calibration_error(&confidences, &correct, 15)).abs() < 1e-12);
+    assert!(scored[0].uncertainty.is_empty());
+    Ok(())
+}
+
+#[test]
+fn samples_drawn_by_ranks_are_those_of_one_with_their_reports() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(60));
+    let train = Table::read(&path)?.dataset(&["y".to_string()])?;
+    let laplace = Laplace::fit_shared(network(&[2, 4, 1], 1), train, Family::gaussian(0.3)?, &FitOptions::default())?;
+    let iterative = MetricOptions { solver: MetricSolver::Iterative(Default::default()), ..Default::default() };
+    let batch = MetricBatch { size: 30, redraw: true };
+    for how in [MetricOptions::default(), iterative, MetricOptions { batch: Some(batch), ..Default::default() }] {
+        for count in [2, 7] {
+            let draw = |range: std::ops::Range<usize>| {
+                let options = SamplerOptions { range, seed: 3, ..Default::default() };
+                laplace.sample_riemannian_with(MetricName::Fisher, &how, &options, &())
+            };
+            let expected = draw(0..count)?;
+            for size in 1..=4 {
+                let work = |team: Team| -> Result<(Option<Samples>, Samples), Error> {
+                    let range = team.share_of(0..count);
+                    let mine = if range.is_empty() { None } else { Some(draw(range)?) };
+                    Ok((Samples::gather(&team, mine.as_ref())?, Samples::share(&team, mine.as_ref())?))
+                };
+                for (rank, (found, _)) in on_ranks(size, work).into_iter().enumerate() {
+                    let (gathered, shared) = found?;
+                    assert_eq!(shared, expected, "rank {rank} of {size}");
+                    assert_eq!(gathered.as_ref(), (rank == 0).then_some(&expected));
+                }
+            }
         }
     }
     Ok(())

@@ -4,13 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ndarray::{Array2, Axis};
+use ndarray::Array2;
 use riemannian_laplace::Batches;
 use riemannian_laplace::Laplace;
 use riemannian_laplace::Model;
 use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, list_names};
 use riemannian_laplace::internals::likelihood::Likelihood;
-use riemannian_laplace::internals::team::Team;
 use riemannian_laplace::{Dataset, Error, Schema};
 
 use super::arguments::LikelihoodName;
@@ -63,52 +62,19 @@ impl LeaveOutArgs {
         not_inputs: &[String],
         posterior: &Laplace,
         console: &Console,
-    ) -> Result<InputRows, Failure> {
+    ) -> Result<Box<dyn Batches>, Failure> {
         refuse_twice("--target", not_inputs)?;
         let schema = posterior.schema().without_scaling();
         if !path.is_file() {
-            let table = self.read(path, not_inputs, schema.targets(), console)?;
-            return Ok(InputRows::Whole(table.inputs_for(&schema)?));
+            refuse_sharing(path, console)?;
+            let inputs = self.read(path, not_inputs, schema.targets(), console)?.inputs_for(&schema)?;
+            let no_targets = Array2::zeros((inputs.nrows(), 0));
+            return Ok(Box::new(Dataset::new(inputs, no_targets)?));
         }
         let options = self.options(not_inputs, schema.targets())?;
-        let rows = CsvStream::open(path, &options, StreamColumns::Inputs(schema), Team::alone())?;
+        let rows = CsvStream::open(path, &options, StreamColumns::Inputs(schema), console.team().clone())?;
         self.note_dropped(path, rows.n_dropped(), console);
-        Ok(InputRows::Streamed(Box::new(rows)))
-    }
-}
-
-/// Inputs at which to predict.
-#[derive(Debug)]
-pub enum InputRows {
-    /// In memory.
-    Whole(Array2<f64>),
-    /// Read as they are needed.
-    Streamed(Box<CsvStream>),
-}
-
-/// One part of the inputs after another.
-type InputParts<'a> = Box<dyn Iterator<Item = Result<Array2<f64>, Failure>> + 'a>;
-
-impl InputRows {
-    /// The number of rows.
-    pub fn n_rows(&self) -> usize {
-        match self {
-            InputRows::Whole(inputs) => inputs.nrows(),
-            InputRows::Streamed(rows) => rows.n_rows(),
-        }
-    }
-
-    /// The rows in order, at most so many at a time.
-    pub fn parts(&self, most: usize) -> Result<InputParts<'_>, Failure> {
-        Ok(match self {
-            InputRows::Whole(inputs) => {
-                Box::new(inputs.axis_chunks_iter(Axis(0), most).map(|part| Ok(part.to_owned())))
-            }
-            InputRows::Streamed(rows) => {
-                let batches = rows.batches(0..rows.n_rows(), most)?;
-                Box::new(batches.map(|batch| Ok(batch?.inputs.into_owned())))
-            }
-        })
+        Ok(Box::new(rows))
     }
 }
 
@@ -156,10 +122,25 @@ impl DataArgs {
         Ok(DataFile { table, path: path.to_path_buf(), dataset })
     }
 
-    /// Reads the inputs of another file, which may or may not have the targets, in the units of the file.
-    pub fn inputs_of(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<Array2<f64>, Failure> {
+    /// The inputs of another file, which may or may not have the targets, in the units of the file.
+    pub fn inputs_of(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<Box<dyn Batches>, Failure> {
+        self.leave_out.rows_for_posterior(path, &[], posterior, console)
+    }
+
+    /// The data on which a posterior is to be scored, in the units of the file: read as its rows are needed, or whole
+    /// where it is a pipe, which can be read once.
+    pub fn rows_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<Source, Failure> {
+        if !self.data.is_file() {
+            refuse_sharing(&self.data, console)?;
+            return Ok(Source::Whole(self.read_for_posterior(posterior, console)?));
+        }
         let schema = posterior.schema().without_scaling();
-        Ok(self.leave_out.read(path, &[], schema.targets(), console)?.inputs_for(&schema)?)
+        self.check_target_names(&schema)?;
+        let options = self.leave_out.options(&[], &[])?;
+        let rows = CsvStream::open(&self.data, &options, StreamColumns::Schema(schema), console.team().clone())?;
+        self.leave_out.note_dropped(&self.data, rows.n_dropped(), console);
+        self.check_inputs(rows.schema())?;
+        Ok(Source::stream(&self.data, rows))
     }
 
     /// Opens the file to be read in batches: the columns of a schema, or those that the options name.
@@ -348,6 +329,14 @@ fn check_targets(path: &Path, schema: &Schema, likelihood: &dyn Likelihood, n_ou
         }
     }
     Ok(())
+}
+
+/// Refuses what several processes cannot each read their part of.
+fn refuse_sharing(path: &Path, console: &Console) -> Result<(), Failure> {
+    match path.exists() && console.team().size() > 1 {
+        true => Err(Failure::Usage(format!("{}: several processes can share a file, not a pipe", path.display()))),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a list of column names in which one appears twice.

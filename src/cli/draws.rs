@@ -102,11 +102,19 @@ impl DrawArgs {
             Some(path) => read_fitting(path, laplace)?,
             None => {
                 self.smoothing.announce(laplace, self.metric(), console);
-                let options = SamplerOptions { seed: self.seed, ..SamplerOptions::first(self.count()) };
-                let limits = LimitArgs::default();
-                let progress = Sampling::begin(console, self.count(), &limits);
+                let (team, limits) = (console.team(), LimitArgs::default());
+                let range = team.share_of(0..self.count());
+                let progress = Sampling::begin(console, range.len(), &limits);
                 let how = MetricOptions { smoothing: self.smoothing.smoothing(), ..Default::default() };
-                laplace.sample_riemannian_with(self.metric(), &how, &options, &progress)?
+                let options = SamplerOptions { range, seed: self.seed, ..Default::default() };
+                let mine = match options.range.is_empty() {
+                    true => None,
+                    false => Some(laplace.sample_riemannian_with(self.metric(), &how, &options, &progress)?),
+                };
+                match mine {
+                    Some(all) if team.size() == 1 => all,
+                    mine => Samples::share(team, mine.as_ref())?,
+                }
             }
         };
         geodesic::report_failures(&samples, console);

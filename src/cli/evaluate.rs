@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use riemannian_laplace::internals::evaluate::{Curves, ood_auroc};
-use riemannian_laplace::internals::predict::SamplingReport;
-use riemannian_laplace::{Error, Laplace, Prediction, Scores};
+use riemannian_laplace::internals::evaluate::{
+    self, Curves, Detail, KeepUncertainty, ScoringOptions, auroc, score_over, uncertainty_over,
+};
+use riemannian_laplace::internals::predict::{self, SamplingReport};
+use riemannian_laplace::{Batches, Error, Laplace, Scores};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::certificate::CertificateArgs;
 use super::console::Console;
-use super::data::{DataArgs, DataFile};
+use super::data::DataArgs;
 use super::failure::Failure;
 use super::method::{Method, MethodArgs, name_of};
 use super::output::{Summary, print, print_json, short};
@@ -78,21 +80,50 @@ struct Scored {
 pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_scorable()?;
     let laplace = args.posterior.load(console)?;
-    let data = args.data.read_for_posterior(&laplace, console)?;
-    data.check_against(&**laplace.model(), laplace.family().likelihood())?;
+    let data = args.data.rows_for_posterior(&laplace, console)?;
+    data.check_against(&**laplace.model(), laplace.family())?;
     let outside = args.ood.as_ref().map(|path| args.data.inputs_of(path, &laplace, console)).transpose()?;
-    let mut all = Vec::new();
-    for method in args.method.methods() {
-        let library = args.method.library_method(method, &laplace, console)?;
-        let _progress = console.spinner("predicting");
-        let prediction = laplace.predict(data.dataset.inputs(), &library)?;
-        let far = outside.as_ref().map(|inputs| laplace.predict(inputs, &library)).transpose()?;
-        all.push(score(args, method, &prediction, far.as_ref(), &data)?);
+    let asked = args.method.methods();
+    let mut methods = Vec::new();
+    for method in &asked {
+        methods.push(args.method.library_method(*method, &laplace, console)?);
     }
-    let map_nll = match all.iter().find(|scored| scored.method == Method::Map) {
-        Some(map) => map.scores.nll(),
-        None => map_nll(&laplace, &data)?,
+    // Every method is compared with the trained network alone.
+    let map = asked.iter().position(|method| *method == Method::Map).unwrap_or(methods.len());
+    let asked_for = methods.clone();
+    if map == methods.len() {
+        methods.push(predict::Method::Map);
+    }
+    let (of_data, of_outside) = {
+        let rows = |data: &dyn Batches| data.n_rows();
+        let length = rows(data.batches()) + outside.as_deref().map_or(0, rows);
+        let progress = console.bar("predicting", length);
+        let options = ScoringOptions {
+            detail: if args.curves { Detail::Curves } else { Detail::Scores },
+            uncertainty: if outside.is_some() { KeepUncertainty::Yes } else { KeepUncertainty::No },
+        };
+        let scored = score_over(&laplace, data.batches(), &methods, options, &progress);
+        let of_data = scored.map_err(|error| data.locate(error))?;
+        let far = outside.as_deref().map(|rows| uncertainty_over(&laplace, rows, &asked_for, &progress)).transpose()?;
+        (of_data, far.flatten())
     };
+    // Of a team, the first rank has the scores and tells them.
+    let Some(of_data) = of_data else { return Ok(()) };
+    let mut all = Vec::new();
+    for (index, ((method, library), scored)) in asked.into_iter().zip(&methods).zip(&of_data).enumerate() {
+        let far = of_outside.as_ref().and_then(|far| far.get(index));
+        all.push(Scored {
+            method,
+            scores: finite_scores(scored)?,
+            curves: args.curves.then(|| scored.tally.curves()),
+            ood_auroc: far.map(|far| auroc(&scored.uncertainty, far)).transpose()?,
+            samples: match library {
+                predict::Method::Samples(samples) => Some(SamplingReport::of(samples)),
+                _ => None,
+            },
+        });
+    }
+    let map_nll = of_data.get(map).map_or(Ok(f64::INFINITY), |map| map.tally.scores().map(|scores| scores.nll()))?;
     if args.json {
         print_json(&json(&all, args.method.is_all())?)?;
     } else {
@@ -109,31 +140,13 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     all.iter().filter_map(|scored| scored.samples).try_for_each(|report| args.certificate.check(report))
 }
 
-fn score(
-    args: &EvaluateArgs,
-    method: Method,
-    prediction: &Prediction,
-    outside: Option<&Prediction>,
-    data: &DataFile,
-) -> Result<Scored, Failure> {
-    let targets = data.dataset.targets();
-    let scores = Scores::of(prediction, targets)?;
+fn finite_scores(scored: &evaluate::Scored) -> Result<Scores, Failure> {
+    let scores = scored.tally.scores()?;
     if let Some((what, value)) = scores.not_finite() {
         let advice = "the predictions or the targets left the range of f64; check the scale of the data";
         return Err(Error::Overflow { what, value, advice }.into());
     }
-    Ok(Scored {
-        method,
-        scores,
-        curves: args.curves.then(|| Curves::of(prediction, targets)).transpose()?,
-        ood_auroc: outside.map(|outside| ood_auroc(prediction, outside)).transpose()?,
-        samples: prediction.samples,
-    })
-}
-
-fn map_nll(laplace: &Laplace, data: &DataFile) -> Result<f64, Failure> {
-    let prediction = laplace.predict(data.dataset.inputs(), &riemannian_laplace::Method::Map)?;
-    Ok(Scores::of(&prediction, data.dataset.targets())?.nll())
+    Ok(scores)
 }
 
 /// The method with the smallest negative log likelihood.

@@ -93,7 +93,7 @@ enum Command {
 impl Command {
     /// Whether several processes can share the work.
     fn is_shared(&self) -> bool {
-        matches!(self, Command::Fit(_))
+        matches!(self, Command::Fit(_) | Command::Sample(_) | Command::Predict(_) | Command::Evaluate(_))
     }
 }
 
@@ -139,7 +139,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
     let signals = Signals::install()?;
     threads::start(cli.global.threads)?;
     if team.size() > 1 && !cli.command.is_shared() {
-        let problem = "only `fit` runs on several processes; start this command without mpirun";
+        let problem = "only `fit`, `sample`, `predict` and `evaluate` run on several processes; start this command without mpirun";
         return Err(Failure::Usage(problem.to_string()));
     }
     let console = Console::new(cli.global.quiet, team.clone(), signals);

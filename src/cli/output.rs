@@ -1,10 +1,12 @@
 //! Results: files that appear whole or not at all, and what is printed to stdout.
 
+use std::fmt::Write as _;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ndarray::ArrayView1;
+use rayon::prelude::*;
 use riemannian_laplace::Error;
 use riemannian_laplace::internals::tensors::WholeFile;
 use serde::Serialize;
@@ -93,6 +95,9 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&format!("{text}\n"))
 }
 
+/// The rows that one thread turns into text at a time.
+const ROWS_OF_TEXT: usize = 256;
+
 /// Columns of numbers under their names.
 #[derive(Debug, Default)]
 pub struct Columns<'a> {
@@ -110,23 +115,30 @@ impl<'a> Columns<'a> {
     /// Writes the whole table as CSV.
     pub fn write_csv(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let broken = |source| Failure::from(Error::Write { path: PathBuf::new(), source });
-        self.write_header(out).and_then(|()| self.write_rows(out)).map_err(broken)
+        out.write_all(&self.header()).and_then(|()| out.write_all(&self.rows())).map_err(broken)
     }
 
-    /// Writes the names as the first line of a CSV.
-    pub fn write_header(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "{}", self.names.join(","))
+    /// The names, as the first line of a CSV.
+    pub fn header(&self) -> Vec<u8> {
+        format!("{}\n", self.names.join(",")).into_bytes()
     }
 
-    /// Writes the rows as CSV, each number with enough digits to read the same number back.
-    pub fn write_rows(&self, out: &mut dyn Write) -> std::io::Result<()> {
+    /// The rows as CSV, each number with enough digits to read the same number back.
+    pub fn rows(&self) -> Vec<u8> {
         let rows = self.values.first().map_or(0, ArrayView1::len);
-        for row in 0..rows {
-            let cells: Vec<String> =
-                self.values.iter().filter_map(|column| column.get(row).map(|value| number(*value))).collect();
-            writeln!(out, "{}", cells.join(","))?;
-        }
-        Ok(())
+        let starts: Vec<usize> = (0..rows).step_by(ROWS_OF_TEXT).collect();
+        let lines = |start: &usize| {
+            let mut text = String::new();
+            for row in *start..rows.min(start + ROWS_OF_TEXT) {
+                for (index, value) in self.values.iter().filter_map(|column| column.get(row)).enumerate() {
+                    text += if index == 0 { "" } else { "," };
+                    add_number(&mut text, *value);
+                }
+                text.push('\n');
+            }
+            text.into_bytes()
+        };
+        starts.par_iter().map(lines).collect::<Vec<_>>().concat()
     }
 
     /// The number of values that are NaN or infinite.
@@ -137,8 +149,16 @@ impl<'a> Columns<'a> {
 
 /// The shortest text that reads back as the same number; with an exponent where plain digits would be mostly zeros.
 fn number(value: f64) -> String {
+    let mut text = String::new();
+    add_number(&mut text, value);
+    text
+}
+
+/// The same, at the end of a text.
+fn add_number(text: &mut String, value: f64) {
     let plain = value == 0.0 || !value.is_finite() || (1e-5..1e16).contains(&value.abs());
-    if plain { value.to_string() } else { format!("{value:e}") }
+    // A text takes whatever is written to it.
+    let _ = if plain { write!(text, "{value}") } else { write!(text, "{value:e}") };
 }
 
 /// A short report for people: one line per quantity, with its value and its meaning.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use riemannian_laplace::Error;
 use riemannian_laplace::internals::geodesic::{Checkpoint, Keeper};
+use riemannian_laplace::internals::team::Team;
 
 use super::arguments;
 use super::console::Console;
@@ -37,7 +38,7 @@ impl PartialArgs {
         if out.exists() && !out.is_file() {
             return Ok(Partial { checkpoint: None, samples });
         }
-        let path = partial_path(out);
+        let path = partial_path(out, console.team());
         if !self.resume && path.exists() {
             return Err(Failure::Usage(format!(
                 "{} holds samples of a run that was interrupted; go on from them with --resume, or remove the file",
@@ -54,9 +55,12 @@ impl PartialArgs {
     }
 }
 
-/// `OUT.partial`.
-fn partial_path(out: &Path) -> PathBuf {
+/// `OUT.partial`; `OUT.2of4.partial` for the second of four ranks.
+fn partial_path(out: &Path, team: &Team) -> PathBuf {
     let mut path = out.as_os_str().to_os_string();
+    if team.size() > 1 {
+        path.push(format!(".{}of{}", team.rank() + 1, team.size()));
+    }
     path.push(".partial");
     path.into()
 }

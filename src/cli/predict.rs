@@ -8,13 +8,15 @@ use ndarray::{Array2, Axis};
 use riemannian_laplace::Family;
 use riemannian_laplace::Prediction;
 use riemannian_laplace::Schema;
+use riemannian_laplace::internals::data::{Batch, Pieces};
 use riemannian_laplace::internals::predict::{LatentGaussian, SamplingReport};
-use riemannian_laplace::{Error, Laplace, Method};
+use riemannian_laplace::internals::team::{Team, TeamError};
+use riemannian_laplace::{Batches, Error, Laplace, Method};
 
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::{Console, Progress};
-use super::data::{InputRows, LeaveOutArgs};
+use super::data::LeaveOutArgs;
 use super::failure::Failure;
 use super::method::MethodArgs;
 use super::output::{Columns, OutputFile, counted, print_with};
@@ -62,9 +64,6 @@ Example, averaging 1000 sampled networks, on a file that also holds the target:
   rla predict --posterior posterior.safetensors --inputs test.csv --target y \\
       --method nn --samples 1000 --seed 7 --out predictions.csv";
 
-/// The rows that are predicted at a time. The numbers of sampled methods do not depend on it.
-const ROWS_AT_ONCE: usize = 4096;
-
 /// Runs the command.
 pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_single()?;
@@ -80,10 +79,12 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, &laplace, console)?;
     let method = args.method.prepare(&laplace, console)?;
     let outcome = {
-        let job = Job { args, laplace: &laplace, method: &method, progress: console.bar("predicting", rows.n_rows()) };
+        let progress = console.bar("predicting", rows.n_rows());
+        let job = Job { args, laplace: &laplace, method: &method, progress, team: console.team() };
         match &out {
-            Some(file) => file.write(|out| job.write(&rows, out))?,
-            None => print_with(|out| job.write(&rows, out))?,
+            _ if !console.team().is_first() => return job.write(&*rows, &mut std::io::sink()).map(|_| ()),
+            Some(file) => file.write(|out| job.write(&*rows, out))?,
+            None => print_with(|out| job.write(&*rows, out))?,
         }
     };
     if outcome.not_finite > 0 {
@@ -96,12 +97,13 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     outcome.samples.map_or(Ok(()), |report| args.certificate.check(report))
 }
 
-/// Predictions that are made and written some rows at a time.
+/// Predictions that are made and written some rows at a time, by the ranks of a team in turn.
 struct Job<'a> {
     args: &'a PredictArgs,
     laplace: &'a Laplace,
     method: &'a Method,
     progress: Progress,
+    team: &'a Team,
 }
 
 /// What is said of all predictions.
@@ -112,35 +114,55 @@ struct Written {
 }
 
 impl Job<'_> {
-    fn write(&self, rows: &InputRows, out: &mut dyn Write) -> Result<Written, Failure> {
-        let mut written = Written::default();
+    /// Writes all predictions at the first rank; the others send theirs to it.
+    fn write(&self, rows: &dyn Batches, out: &mut dyn Write) -> Result<Written, Failure> {
+        let samples = match self.method {
+            Method::Samples(samples) => Some(SamplingReport::of(samples)),
+            _ => None,
+        };
+        let mut written = Written { samples, not_finite: 0 };
         let broken = |source| Failure::from(Error::Write { path: PathBuf::from("the predictions"), source });
-        for (index, inputs) in rows.parts(ROWS_AT_ONCE)?.enumerate() {
-            let inputs = inputs?;
-            let prediction = self.laplace.predict(&inputs, self.method)?;
-            let (latent, covariances, interval);
-            let columns = if self.args.method.wants_latent() {
-                latent = prediction
-                    .latent()?
-                    .ok_or_else(|| Failure::Usage("--link none belongs to --method glm".to_string()))?;
-                covariances = flat_covariances(&latent);
-                latent_columns(&latent, &covariances)
-            } else {
-                interval = match prediction.class_probabilities() {
-                    Some(_) => None,
-                    None => Some(prediction.interval(self.args.interval)?),
-                };
-                prediction_columns(&prediction, interval.as_ref(), self.laplace.schema())
-            };
-            if index == 0 {
-                columns.write_header(out).map_err(broken)?;
-            }
-            columns.write_rows(out).map_err(broken)?;
-            written.not_finite += columns.count_not_finite();
-            written.samples = prediction.samples;
-            self.progress.advance_by(inputs.nrows());
-        }
+        let (mut pieces, places, mut taken) = (Pieces::of(rows), Pieces::of(rows), 0);
+        self.team.in_turn(
+            pieces.count(),
+            |piece| self.predict(pieces.get(piece)?),
+            |message| {
+                let (not_finite, text) =
+                    message.split_first_chunk::<8>().ok_or(TeamError::Message).map_err(Error::from)?;
+                written.not_finite += u64::from_le_bytes(*not_finite) as usize;
+                out.write_all(text).map_err(broken)?;
+                self.progress.advance_by(places.rows(taken).len());
+                taken += 1;
+                Ok(())
+            },
+        )?;
         Ok(written)
+    }
+
+    /// Predictions at some rows: how many numbers are not finite, and the lines of the CSV, after its header if these are
+    /// the first rows.
+    fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
+        let prediction = self.laplace.predict(&batch.inputs.into_owned(), self.method)?;
+        let (latent, covariances, interval);
+        let columns = if self.args.method.wants_latent() {
+            latent = prediction
+                .latent()?
+                .ok_or_else(|| Failure::Usage("--link none belongs to --method glm".to_string()))?;
+            covariances = flat_covariances(&latent);
+            latent_columns(&latent, &covariances)
+        } else {
+            interval = match prediction.class_probabilities() {
+                Some(_) => None,
+                None => Some(prediction.interval(self.args.interval)?),
+            };
+            prediction_columns(&prediction, interval.as_ref(), self.laplace.schema())
+        };
+        let mut message = (columns.count_not_finite() as u64).to_le_bytes().to_vec();
+        if batch.first_row == 0 {
+            message.extend(columns.header());
+        }
+        message.extend(columns.rows());
+        Ok(message)
     }
 }
 

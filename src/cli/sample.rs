@@ -160,7 +160,9 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.posterior.posterior])?;
     let resampled = args.weights.check(&[&args.posterior.posterior, &args.out])?;
     let geodesic = GeodesicOptions { limits: args.limits.of_geodesic(), ..args.integrator.certified_by_default()? };
-    let options = SamplerOptions { range: args.range()?, seed: args.seed, geodesic };
+    let team = console.team();
+    // Of a team each rank draws its part of the range, and keeps its own checkpoint.
+    let options = SamplerOptions { range: team.share_of(args.range()?), seed: args.seed, geodesic };
     let how = args.how.options(args.smoothing.smoothing());
     let laplace = args.posterior.load(console)?;
     args.weights.check_possible(&laplace, args.metric, &how)?;
@@ -173,22 +175,36 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     )?;
     args.smoothing.announce(&laplace, args.metric, console);
     let start = Instant::now();
-    let progress = Sampling::begin(console, options.range.len(), &args.limits);
     let asked = console.signals().ask_first();
-    let watch = Watch { progress: &progress, keeper: partial.keeper() };
-    let samples = match laplace.sample_riemannian_watched(args.metric, &how, &options, watch) {
-        Err(Error::Cancelled) => {
-            let why = progress.stopped_by();
+    let mine = match options.range.is_empty() {
+        true => None,
+        false => {
+            let progress = Sampling::begin(console, options.range.len(), &args.limits);
+            let watch = Watch { progress: &progress, keeper: partial.keeper() };
+            let samples = match laplace.sample_riemannian_watched(args.metric, &how, &options, watch) {
+                Err(Error::Cancelled) => {
+                    let why = progress.stopped_by();
+                    drop(progress);
+                    return Err(partial.stopped(why));
+                }
+                samples => samples.map_err(Failure::about(&args.posterior.posterior))?,
+            };
             drop(progress);
-            return Err(partial.stopped(why));
+            let mut samples = Samples { posterior, ..samples };
+            args.weights.attach(&laplace, args.metric, &mut samples, console)?;
+            Some(samples)
         }
-        samples => samples.map_err(Failure::about(&args.posterior.posterior))?,
     };
-    drop(progress);
-    let mut samples = Samples { posterior, ..samples };
+    let gathered = if team.size() == 1 { mine } else { Samples::gather(team, mine.as_ref())? };
+    let Some(samples) = gathered else {
+        // The checkpoint is kept until the first rank has written all samples.
+        team.wait()?;
+        return Ok(partial.done(console)?);
+    };
     let seconds = start.elapsed().as_secs_f64();
-    let weights = args.weights.attach(&laplace, args.metric, &mut samples, console)?;
+    let weights = args.weights.report(&laplace, &samples, console)?;
     write_samples(out.path(), &samples)?;
+    team.wait()?;
     args.weights.resample(resampled.as_ref(), &samples, console)?;
     partial.done(console)?;
     drop(asked);

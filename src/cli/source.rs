@@ -86,6 +86,14 @@ impl Source {
         }
     }
 
+    /// Adds the file and the line to an error about a data point.
+    pub fn locate(&self, error: Error) -> Error {
+        match self {
+            Source::Whole(file) => file.locate(error),
+            Source::Streamed { rows, .. } => rows.locate(error),
+        }
+    }
+
     /// Fits a posterior, which keeps the data where they are in memory.
     pub fn fit(
         &self,
@@ -93,14 +101,11 @@ impl Source {
         family: Family,
         options: &riemannian_laplace::FitOptions,
     ) -> Result<Laplace, Error> {
-        match self {
-            Source::Whole(file) => {
-                Laplace::fit_shared(model, file.dataset.clone(), family, options).map_err(|error| file.locate(error))
-            }
-            Source::Streamed { rows, .. } => {
-                Laplace::fit_batches(model, rows, family, options).map_err(|error| rows.locate(error))
-            }
-        }
+        let fitted = match self {
+            Source::Whole(file) => Laplace::fit_shared(model, file.dataset.clone(), family, options),
+            Source::Streamed { rows, .. } => Laplace::fit_batches(model, rows, family, options),
+        };
+        fitted.map_err(|error| self.locate(error))
     }
 }
 

@@ -56,23 +56,31 @@ impl WeightArgs {
         Ok(check_weights(laplace, metric)?)
     }
 
-    /// Computes the weights, if they were asked for, and attaches them to the samples.
+    /// Computes the weights of samples, if they were asked for.
     pub fn attach(
         &self,
         laplace: &Laplace,
         metric: MetricName,
         samples: &mut Samples,
         console: &Console,
-    ) -> Result<Option<WeightReport>, Failure> {
-        if !self.weights_of_samples {
-            return Ok(None);
+    ) -> Result<(), Failure> {
+        if self.weights_of_samples {
+            let progress = console.bar("following Jacobi fields", samples.len());
+            let (range, seed) = (samples.range.clone(), samples.seed.unwrap_or_default());
+            samples.density = Some(sample_densities(laplace, metric, range, seed, &progress)?);
         }
-        let progress = console.bar("following Jacobi fields", samples.len());
-        let (range, seed) = (samples.range.clone(), samples.seed.unwrap_or_default());
-        let density = sample_densities(laplace, metric, range, seed, &progress)?;
-        drop(progress);
+        Ok(())
+    }
+
+    /// What the weights of all samples say.
+    pub fn report(
+        &self,
+        laplace: &Laplace,
+        samples: &Samples,
+        console: &Console,
+    ) -> Result<Option<WeightReport>, Failure> {
+        let Some(density) = &samples.density else { return Ok(None) };
         let importance = Importance::of(&density.log_weight, &density.conjugate)?;
-        samples.density = Some(density);
         if importance.failed > 0 {
             console.warn(format!("{} have no weight", counted(importance.failed, "sample")));
         }

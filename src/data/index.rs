@@ -12,12 +12,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::Pieces;
 use super::reader::{Kept, OpenTable};
 use crate::error::{Error, Result, TeamError};
 use crate::team::Team;
 
 /// There is a mark for each this many rows.
-pub(super) const STRIDE: usize = 4096;
+pub(super) const STRIDE: usize = Pieces::ROWS;
 
 /// Where a row begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ mod dataset;
 mod index;
 #[cfg(feature = "cli")]
 mod line_numbers;
+mod pieces;
 #[cfg(feature = "cli")]
 mod reader;
 mod scaling;
@@ -25,6 +26,7 @@ pub(crate) use batches::sum_over_blocks_of;
 pub use batches::{Batch, BatchIterator, Batches, row_blocks, sum_over_blocks};
 pub(crate) use dataset::check_targets;
 pub use dataset::{Dataset, Standardize};
+pub use pieces::Pieces;
 #[cfg(feature = "cli")]
 pub use reader::TableOptions;
 pub use scaling::{Scaling, Standardization};

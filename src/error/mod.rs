@@ -810,6 +810,15 @@ impl Error {
         placed.unwrap_or_else(|error| error)
     }
 
+    /// The same of rows that are counted from this one.
+    pub(crate) fn in_part_from(self, first_row: usize) -> Self {
+        match self {
+            Error::Target { row, source } => Error::Target { row: first_row + row, source },
+            Error::NotFinite { what, row, column } => Error::NotFinite { what, row: first_row + row, column },
+            other => other,
+        }
+    }
+
     /// An error in reading, with the file it concerns.
     pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         move |source| Error::Io { path: path.to_path_buf(), source }

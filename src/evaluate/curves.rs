@@ -3,16 +3,15 @@
 use ndarray::Array2;
 use serde::Serialize;
 
-use super::scores::{BINS, confidences};
-use super::{IntervalScore, ReliabilityBin, interval_scores, rank_histogram, reliability_curve};
-use crate::data::check_targets;
+use super::tally::{Detail, Tally};
+use super::{IntervalScore, ReliabilityBin};
 use crate::error::Result;
 use crate::predict::Prediction;
 
 /// The levels at which coverage is reported.
 pub const COVERAGE_LEVELS: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 /// Bins of the histogram of ranks.
-const RANK_BINS: usize = 10;
+pub(super) const RANK_BINS: usize = 10;
 
 /// How a prediction is calibrated, by kind of target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,17 +34,6 @@ pub enum Curves {
 impl Curves {
     /// The curves of a prediction.
     pub fn of(prediction: &Prediction, targets: &Array2<f64>) -> Result<Self> {
-        let likelihood = prediction.family().likelihood();
-        check_targets(targets, likelihood, prediction.mean.nrows(), prediction.n_outputs())?;
-        match prediction.ranks(targets)? {
-            Some(ranks) => Ok(Curves::Intervals {
-                intervals: interval_scores(prediction, targets, &COVERAGE_LEVELS)?,
-                pit_histogram: rank_histogram(ranks.iter().copied(), RANK_BINS),
-            }),
-            None => {
-                let (confidences, correct) = confidences(prediction, targets);
-                Ok(Curves::Reliability { reliability: reliability_curve(&confidences, &correct, BINS) })
-            }
-        }
+        Ok(Tally::of(prediction, targets, Detail::Curves)?.curves())
     }
 }

@@ -35,22 +35,28 @@ pub struct IntervalScore {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 pub fn interval_scores(prediction: &Prediction, targets: &Array2<f64>, levels: &[f64]) -> Result<Vec<IntervalScore>> {
+    let count = targets.len() as f64;
+    let score = |(&level, [inside, widths]): (&f64, [f64; 2])| IntervalScore {
+        level,
+        coverage: inside / count,
+        mean_width: widths / count,
+    };
+    Ok(levels.iter().zip(interval_sums(prediction, targets, levels)?).map(score).collect())
+}
+
+/// For each level, how many targets are inside their interval, and the sum of the widths.
+pub(super) fn interval_sums(prediction: &Prediction, targets: &Array2<f64>, levels: &[f64]) -> Result<Vec<[f64; 2]>> {
     if targets.is_empty() {
         return Err(Error::NoRows { what: "the test data".to_string() });
     }
-    let count = targets.len() as f64;
-    let score = |level: f64| -> Result<IntervalScore> {
-        let (lower, upper) = prediction.interval(level)?;
+    let sums = |level: &f64| -> Result<[f64; 2]> {
+        let (lower, upper) = prediction.interval(*level)?;
         crate::error::check_size("number of target rows", lower.nrows(), targets.nrows())?;
         crate::error::check_size("number of target columns", lower.ncols(), targets.ncols())?;
         let inside = targets.iter().zip(lower.iter().zip(&upper)).filter(|(y, (low, high))| *low <= *y && *y <= *high);
-        Ok(IntervalScore {
-            level,
-            coverage: inside.count() as f64 / count,
-            mean_width: (&upper - &lower).sum() / count,
-        })
+        Ok([inside.count() as f64, (&upper - &lower).sum()])
     };
-    levels.iter().map(|level| score(*level)).collect()
+    levels.iter().map(sums).collect()
 }
 
 /// How many ranks fall into each of equally wide bins of [0, 1]: flat where predictions are calibrated, high at both ends

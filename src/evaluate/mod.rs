@@ -7,6 +7,8 @@ mod intervals;
 mod leave_one_out;
 mod ranking;
 mod scores;
+mod streamed;
+mod tally;
 mod training_fit;
 mod validation;
 pub mod wasserstein;
@@ -20,5 +22,7 @@ pub use leave_one_out::{
 };
 pub use ranking::{auroc, ood_auroc};
 pub use scores::{ClassScores, RegressionScores, Scores};
+pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};
+pub use tally::{Detail, Tally};
 pub use training_fit::{TrainingError, TrainingFit};
 pub use validation::{ValidationOptimum, ValidationOptions, optimize_on};

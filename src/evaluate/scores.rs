@@ -1,12 +1,11 @@
 //! Mean squared error, negative log likelihood, ranked probability score, coverage, accuracy, Brier score and calibration
 //! error.
 
-use ndarray::{Array1, Array2, ArrayView1};
+use ndarray::Array2;
 use serde::Serialize;
 
-use super::expected_calibration_error;
-use crate::data::check_targets;
-use crate::error::{Error, Result};
+use super::tally::{Detail, Tally};
+use crate::error::Result;
 use crate::likelihood::Family;
 use crate::predict::Prediction;
 
@@ -94,46 +93,7 @@ impl Scores {
     /// models −meanₙ log mean_s p(yₙ | θ_s); of a linearised prediction that of N(mean, J G⁻¹Jᵀ + σ²), of the linked
     /// class probabilities, or of the Poisson mixture over a log-normal rate (by quadrature).
     pub fn of(prediction: &Prediction, targets: &Array2<f64>) -> Result<Self> {
-        Self::assemble(prediction, targets, &prediction.log_densities(targets)?)
-    }
-
-    fn assemble(prediction: &Prediction, targets: &Array2<f64>, log_densities: &Array1<f64>) -> Result<Self> {
-        let (n, family) = (targets.nrows(), prediction.family());
-        if n == 0 {
-            return Err(Error::NoRows { what: "the test data".to_string() });
-        }
-        check_targets(targets, family.likelihood(), prediction.mean.nrows(), prediction.n_outputs())?;
-        let nll = -log_densities.sum() / n as f64;
-        Ok(match family {
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
-                let errors = &prediction.mean - targets;
-                let count = errors.len() as f64;
-                let mse = errors.mapv(|error| error * error).sum() / count;
-                let (ranks, crps) = prediction.ranks_and_crps(targets)?;
-                let inside = ranks.iter().filter(|rank| (0.05..=0.95).contains(*rank)).count() as f64;
-                let (crps, coverage_90) = (crps.sum() / count, inside / count);
-                Scores::Regression(RegressionScores { n, mse, rmse: mse.sqrt(), nll, crps, coverage_90 })
-            }
-            Family::Poisson(_) => Scores::Counts { n, nll },
-            Family::Bernoulli(_) | Family::Categorical(_) => {
-                let (confidences, correct) = confidences(prediction, targets);
-                let brier = match family {
-                    Family::Bernoulli(_) => {
-                        let squares = prediction.mean.iter().zip(targets).map(|(p, y)| (p - y).powi(2));
-                        squares.sum::<f64>() / targets.len() as f64
-                    }
-                    _ => {
-                        let rows = prediction.mean.rows().into_iter().zip(targets.column(0));
-                        let square = |p: f64, hit: bool| (p - f64::from(u8::from(hit))).powi(2);
-                        let row = |(p, y): (ArrayView1<'_, f64>, &f64)| -> f64 {
-                            p.iter().enumerate().map(|(k, p)| square(*p, k == *y as usize)).sum()
-                        };
-                        rows.map(row).sum::<f64>() / n as f64
-                    }
-                };
-                Scores::Classes(classes(n, nll, &correct, &confidences, brier))
-            }
-        })
+        Tally::of(prediction, targets, Detail::Scores)?.scores()
     }
 }
 
@@ -154,9 +114,4 @@ pub(super) fn confidences(prediction: &Prediction, targets: &Array2<f64>) -> (Ve
             .unzip()
         }
     }
-}
-
-fn classes(n: usize, nll: f64, correct: &[bool], confidences: &[f64], brier: f64) -> ClassScores {
-    let accuracy = correct.iter().filter(|correct| **correct).count() as f64 / correct.len() as f64;
-    ClassScores { n, nll, accuracy, brier, ece: expected_calibration_error(confidences, correct, BINS) }
 }

@@ -14,6 +14,7 @@ mod posterior;
 mod residuals;
 mod sampler;
 mod samples;
+mod share;
 mod smoothing;
 mod subsampled;
 

@@ -82,6 +82,15 @@ pub enum SolverName {
 }
 
 impl SolverName {
+    /// All of them.
+    pub const ALL: [SolverName; 5] = [
+        SolverName::WeightSpace,
+        SolverName::FunctionSpace,
+        SolverName::WeightSpaceIteration,
+        SolverName::FunctionSpaceIteration,
+        SolverName::MatrixFree,
+    ];
+
     /// The name, for reports.
     pub const fn name(self) -> &'static str {
         match self {

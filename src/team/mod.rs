@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub use crate::error::TeamError;
 pub use message::{pack_numbers, pack_tensors, unpack_numbers, unpack_tensors};
@@ -170,6 +170,12 @@ impl Team {
         share(count, self.rank(), self.size())
     }
 
+    /// The same of a range of things.
+    pub fn share_of(&self, range: Range<usize>) -> Range<usize> {
+        let share = self.share(range.len());
+        range.start + share.start..range.start + share.end
+    }
+
     /// What this rank has done so far.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -247,6 +253,35 @@ impl Team {
         let mut all = vec![mine];
         (1..self.size()).try_for_each(|rank| self.receive(rank).map(|message| all.push(message)))?;
         Ok(Some(all))
+    }
+
+    /// The parts 0, 1, … of a result, made by the ranks in turn (part i by rank i mod R) and given to `take` at the first, in
+    /// their order, as they come: no rank holds more than one.
+    ///
+    /// ```
+    /// use riemannian_laplace::Error;
+    /// use riemannian_laplace::internals::team::Team;
+    /// let mut text = Vec::new();
+    /// Team::alone().in_turn::<Error>(3, |part| Ok(vec![b'a' + part as u8]), |bytes| Ok(text.extend(bytes)))?;
+    /// assert_eq!(text, b"abc");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn in_turn<E: From<Error>>(
+        &self,
+        parts: usize,
+        mut make: impl FnMut(usize) -> std::result::Result<Vec<u8>, E>,
+        mut take: impl FnMut(Vec<u8>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        for part in 0..parts {
+            let maker = part % self.size();
+            match (maker == self.rank(), self.is_first()) {
+                (true, true) => take(make(part)?)?,
+                (true, false) => self.send(0, &make(part)?)?,
+                (false, true) => take(self.receive(maker)?)?,
+                (false, false) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Waits until every rank has come here.
