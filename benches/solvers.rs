@@ -6,12 +6,13 @@
 //! `weight-space-cg`, `function-space-cg`, `matrix-free`, and `auto` for the one that counted work chooses. Networks are
 //! trained here, once.
 //!
-//! For each: evaluations and seconds per sample (one thread), products with the system per evaluation and factors per
-//! sample of iterative solvers, the largest drift at the end, and the largest distance of the end's outputs at the data, in
-//! units of σ (or of the logits), from those of the solver listed first.
+//! For each: evaluations and seconds of processor time per sample, products with the system per evaluation and factors per
+//! sample of iterative solvers, picoseconds per counted multiply-add (from which the constants of the cost model are taken),
+//! the largest drift at the end, the largest distance from the graph of the outputs, and the largest distance of the end's
+//! outputs at the data, in units of σ (or of the logits), from those of the solver listed first.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ndarray::{Array2, Axis};
@@ -84,18 +85,30 @@ impl Problem {
         outputs
     }
 
+    /// The multiply-adds that the cost model counts for one evaluation of a solver that takes this many products.
+    fn counted_work(&self, metric: &Pullback, products: f64) -> f64 {
+        let map = self.target.map();
+        let (p, d) = (map.n_outputs(), map.n_params() as f64);
+        let m = (map.n_points() * p) as f64;
+        match metric.structure() {
+            Some(Structure::WeightSpace) => map.curvature_work(p) + d.powi(3) / 6.0,
+            Some(_) => map.gram_work(p) + m.powi(3) / 6.0,
+            None => products * 2.0 * map.product_work(p),
+        }
+    }
+
     fn report(&self, solvers: &[&str]) -> Outcome {
         let map = self.target.map();
         let mut first: Option<Vec<Vec<f64>>> = None;
         for solver in solvers {
             let metric = self.metric(solver)?;
             let mut exponential = ExponentialMap::new(&metric, GeodesicOptions::default())?;
-            let start = Instant::now();
+            let start = processor_seconds();
             let rows = self.velocities.rows().into_iter();
             let ends: Vec<Geodesic> =
                 rows.map(|velocity| exponential.map(&self.base, &velocity.to_vec())).collect::<Result<_, _>>()?;
             let count = ends.len() as f64;
-            let seconds = start.elapsed().as_secs_f64() / count;
+            let seconds = (processor_seconds() - start) / count;
             let outputs: Vec<Vec<f64>> = ends.iter().map(|end| self.outputs(&end.theta)).collect();
             let reference = first.get_or_insert_with(|| outputs.clone());
             let away = |(one, other): (&Vec<f64>, &Vec<f64>)| {
@@ -105,24 +118,38 @@ impl Problem {
             let away = outputs.iter().zip(&*reference).map(away).fold(0.0, f64::max);
             let most = |value: fn(&Geodesic) -> f64| ends.iter().map(value).fold(0.0, f64::max);
             let report = metric.solver_report().unwrap_or_default();
+            let evaluations = ends.iter().map(|end| end.evaluations).sum::<usize>() as f64 / count;
             println!(
-                "{:>11} {:>6} {:>6}  {:<22} {:>3}/{:<3} {:>6.0} {:>8.3} s {:>8.1} {:>7.1}  {:>8.1e}  {:>8.1e}",
+                "{:>11} {:>6} {:>6}  {:<22} {:>3}/{:<3} {:>6.0} {:>8.3} s {:>8.1} {:>7.1} {:>7.0} {:>8.1e} {:>8.1e} {:>8.1e}",
                 self.name,
                 self.base.len(),
                 map.n_points() * map.n_outputs(),
                 if *solver == "auto" { format!("auto: {}", metric.solver_name()) } else { solver.to_string() },
                 ends.iter().filter(|end| end.certified).count(),
                 ends.len(),
-                ends.iter().map(|end| end.evaluations).sum::<usize>() as f64 / count,
+                evaluations,
                 seconds,
                 report.mean_products(),
                 report.factors as f64 / count,
+                1e12 * seconds / (evaluations * self.counted_work(&metric, report.mean_products())),
                 most(|end| end.drift),
+                most(|end| end.off_graph.unwrap_or(f64::NAN)),
                 away,
             );
         }
         Ok(())
     }
+}
+
+/// Processor time of this process so far, in hundredths of a second; wall time where the system does not say.
+fn processor_seconds() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = *START.get_or_init(Instant::now);
+    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|text| {
+        let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+        Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
+    });
+    ticks.map_or_else(|| start.elapsed().as_secs_f64(), |ticks| 0.01 * ticks)
 }
 
 fn data_folder() -> std::path::PathBuf {
@@ -194,7 +221,7 @@ fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let argument = |index: usize, default: &'static str| arguments.get(index).map_or(default, String::as_str);
     println!(
-        "    problem      D      M  solver            certified      T   seconds products factors     drift      away"
+        "    problem      D      M  solver            certified      T    seconds products factors ps/madd    drift off graph    away"
     );
     for name in argument(0, "snelson,sine,digits,regression").split(',') {
         let problem = Problem::load(name, argument(1, "2").parse()?)?;

@@ -25,7 +25,7 @@ impl PosteriorArgs {
 }
 
 /// A relative residual of conjugate gradients above this is told.
-const LARGE_RESIDUAL: f64 = 2e-3;
+const LARGE_RESIDUAL: f64 = 1e-2;
 
 /// Warns where conjugate gradients did not converge.
 pub fn warn_of_residual(laplace: &Laplace, console: &Console) {

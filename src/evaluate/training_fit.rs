@@ -33,6 +33,9 @@ const LEAST_GAIN: f64 = 0.1;
 /// The least |Σ sₙ|/√(Σ sₙ²) away from a mode.
 const LEAST_SCORE: f64 = 2.5;
 
+/// The relative error of a Newton step where it is an iteration: that of the deviance it removes is its square.
+const STEP_TOLERANCE: f64 = 3e-3;
+
 /// The numbers that an evaluator holds at a time.
 const BATCH_NUMBERS: f64 = (1_u64 << 22) as f64;
 /// The rows that are read at a time where only the targets count.
@@ -95,7 +98,7 @@ impl TrainingFit {
             _ => (sums.deviance, sums.of_constant),
         };
         let mut step = vec![0.0; sums.gradient.len()];
-        laplace.precision().solve(&sums.gradient, &mut step);
+        laplace.precision().solve_within(STEP_TOLERANCE, &sums.gradient, &mut step);
         let along: f64 = sums.gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
         // Along the step of an approximate precision, the best point of the exact quadratic is elsewhere.
         let decrement = match laplace.structure() {

@@ -76,6 +76,10 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     fn times(&self, direction: &[f64], product: &mut [f64]);
     /// solution ← G⁻¹ b.
     fn solve(&self, rhs: &[f64], solution: &mut [f64]);
+    /// The same with a relative error of at most `tolerance` in the norm of G, where solves are iterations.
+    fn solve_within(&self, _tolerance: f64, rhs: &[f64], solution: &mut [f64]) {
+        self.solve(rhs, solution);
+    }
     /// A draw from N(0, G⁻¹).
     fn sample(&self, generator: &mut ChaCha8Rng, draw: &mut [f64]);
     /// C G⁻¹ Cᵀ for the rows of C (a few of them, each of length D).

@@ -7,6 +7,7 @@
 //!
 //! Nothing here is approximate but by chance, and by how much is stated ([`Estimates`]).
 
+mod block;
 mod general;
 mod lanczos;
 mod precision;
@@ -29,8 +30,9 @@ use crate::data::{Batches, row_blocks};
 use crate::error::{Error, Result, Unsupported};
 use crate::prior::{PriorPrecision, PriorStructure};
 
-/// Numbers per parameter at the peak: the draws, the bases of two probes, and the vectors of a block of solves.
-const NUMBERS_PER_PARAMETER: f64 = 250.0;
+/// Numbers per parameter at the peak: the draws, six vectors for each solve of a block, and the lanes of products; or the
+/// bases of two probes.
+const NUMBERS_PER_PARAMETER: f64 = (precision::DRAWS + 6 * precision::BLOCK + 4 * products::LANES) as f64;
 /// Numbers of a batch and of what its products need.
 const BATCH_NUMBERS: f64 = (1u64 << 23) as f64;
 

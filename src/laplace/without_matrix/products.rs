@@ -22,6 +22,9 @@ use crate::random::fill_standard_normal;
 /// Rows are kept where all of them together have at most this many numbers (half a gigabyte).
 const KEPT_NUMBERS: f64 = (1u64 << 26) as f64;
 
+/// Vectors that go through the rows together.
+pub(super) const LANES: usize = 8;
+
 /// A batch of data points: the model bound to their inputs, and their targets.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
@@ -164,6 +167,10 @@ impl Products {
 
     /// C u for each u, with one weight 1/s² for all rows or one per output.
     pub(super) fn times(&self, weights: &[f64], directions: &[&[f64]]) -> Vec<Vec<f64>> {
+        directions.chunks(LANES).flat_map(|part| self.times_few(weights, part)).collect()
+    }
+
+    fn times_few(&self, weights: &[f64], directions: &[&[f64]]) -> Vec<Vec<f64>> {
         let d = self.n_params();
         let mut lanes: Vec<_> = directions.iter().map(|u| (*u, Lane::default(), vec![0.0; d])).collect();
         self.add_shares(&mut lanes, |u, rows, image, share, scratch| {
@@ -177,6 +184,10 @@ impl Products {
 
     /// J̃ᵀW^½ε for standard normal ε of each generator.
     pub(super) fn noise(&self, weights: &[f64], generators: &mut [ChaCha8Rng]) -> Vec<Vec<f64>> {
+        generators.chunks_mut(LANES).flat_map(|part| self.noise_of_few(weights, part)).collect()
+    }
+
+    fn noise_of_few(&self, weights: &[f64], generators: &mut [ChaCha8Rng]) -> Vec<Vec<f64>> {
         let d = self.n_params();
         let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
         let mut lanes: Vec<_> = generators.iter_mut().map(|source| (source, Lane::default(), vec![0.0; d])).collect();

@@ -22,7 +22,7 @@ const TRACED: usize = 64;
 /// Probes and steps of a first look, from which tuning finds its way.
 const PILOT: Plan = Plan { probes: 4, steps: 32 };
 /// The least and the greatest number of probes.
-const PROBES: (usize, usize) = (16, 256);
+const PROBES: (usize, usize) = (8, 256);
 /// The standard error of the effective parameters that is aimed at, relative to them: half of the 5 % that a tuned prior
 /// may be off, for two standard errors, with room for noise in the estimate of the error itself.
 const AIM: f64 = 0.015;
@@ -30,8 +30,9 @@ const AIM: f64 = 0.015;
 const MOST_STEPS: usize = 400;
 /// Steps between two looks at a quadrature.
 const LOOK: usize = 8;
-/// A quadrature has converged when the last steps changed it by less than this, relatively.
-const SETTLED: f64 = 1e-5;
+/// A quadrature has converged when the last steps changed it by less than this, relatively: a hundredth of the scatter of
+/// the probes that is aimed at.
+const SETTLED: f64 = 1e-4;
 /// Numbers in the bases that are held at once.
 const BASIS_NUMBERS: usize = 1 << 25;
 /// Times that probes and steps are chosen anew for the same hyperparameters.
