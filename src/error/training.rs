@@ -19,4 +19,21 @@ pub enum InvalidTraining {
     /// Batches without data.
     #[error("the batch size is 0; it must be at least 1")]
     EmptyBatch,
+    /// No steps towards a mode.
+    #[error("the number of steps is 0; it must be at least 1")]
+    NoSteps,
+    /// A tolerance that no step can meet.
+    #[error("the tolerance is {0} nats; it must be positive")]
+    Tolerance(f64),
+    /// Prior precisions that do not lead from strong priors to weak ones.
+    #[error("the prior precisions of a path must be positive and finite, each smaller than the one before")]
+    Precisions,
+    /// Folds that cannot be cut from the data.
+    #[error("{folds} folds of {rows} rows; there must be at least 2, and at most one per row")]
+    Folds {
+        /// Parts.
+        folds: usize,
+        /// Rows of the data.
+        rows: usize,
+    },
 }

@@ -5,6 +5,7 @@ mod curves;
 mod importance;
 mod intervals;
 mod leave_one_out;
+mod prior_path;
 mod ranking;
 mod scores;
 mod streamed;
@@ -20,6 +21,7 @@ pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out, smooth_weights,
 };
+pub use prior_path::{PriorPath, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::{auroc, ood_auroc};
 pub use scores::{ClassScores, RegressionScores, Scores};
 pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};

@@ -5,11 +5,13 @@
 //! per output, each evaluation costs a Cholesky factorisation. Either way the optimum is found by BFGS in (log α, log σ).
 
 mod function;
+mod mode;
 mod online;
 mod tuning;
 
 pub use crate::error::AtBound;
 pub use crate::prior::PriorStructure;
 pub use function::{Evidence, EvidenceAt};
+pub use mode::{Mode, ModeOptions, Noise, train_to_mode};
 pub use online::{OnlineOptions, OnlineStep, OnlineTraining, train_online};
 pub use tuning::{EvidenceOptimum, EvidenceOptions, Free, Hyperparameters, optimize};

@@ -59,6 +59,11 @@ impl Network {
         Self { architecture, parameters, names: None }
     }
 
+    /// The same network with other parameters.
+    pub fn with_parameters(&self, parameters: Vec<f64>) -> Result<Self> {
+        Ok(Self { names: self.names.clone(), ..Self::new(self.architecture.clone(), parameters)? })
+    }
+
     /// The current state of a candle module.
     pub fn from_mlp(mlp: &Mlp) -> Result<Self> {
         Self::new(mlp.architecture().clone(), mlp.parameters()?)
