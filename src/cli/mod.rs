@@ -24,6 +24,7 @@ mod posterior;
 mod posterior_form;
 mod predict;
 mod prior;
+mod prior_path;
 mod report;
 mod sample;
 mod sampling;

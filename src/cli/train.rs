@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::data::Standardization;
 use riemannian_laplace::internals::memory;
 use riemannian_laplace::internals::network::{Decay, NUMBERS_PER_WEIGHT};
-use riemannian_laplace::{Activation, Architecture, Network, Training, TrainingOptions, train};
+use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
 use serde::Serialize;
 
 use super::arguments::{self, LikelihoodName};
@@ -16,6 +16,7 @@ use super::data::{DataArgs, DataFile};
 use super::failure::Failure;
 use super::online::{self, EvidenceArgs, EvidenceReport};
 use super::output::{OutputFile, Summary, print, print_json, short};
+use super::prior_path::{self, CrossValidateArgs, CrossValidateReport};
 use super::scaling::StandardizeArgs;
 
 /// Train a network: Adam on the mean squared error or the mean negative log likelihood
@@ -56,6 +57,8 @@ pub struct TrainArgs {
     batch_size: Option<usize>,
     #[command(flatten)]
     evidence: EvidenceArgs,
+    #[command(flatten)]
+    cross_validate: CrossValidateArgs,
     /// The seed of the initial weights and of the order of the batches
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -82,7 +85,11 @@ Example, classes, two hidden layers, mini-batches of 32:
 
 Example, prior precision and noise tuned by the marginal likelihood while the network learns:
   rla train --data train.csv --target y --likelihood gaussian --hidden 20 \\
-      --epochs 3000 --evidence --out model.safetensors";
+      --epochs 3000 --evidence --out model.safetensors
+
+Example, a small network at a mode of its posterior, under the prior that predicts held-out rows best:
+  rla train --data train.csv --target y --likelihood gaussian --standardize --hidden 50 \\
+      --cross-validate --out model.safetensors";
 
 /// How the weights are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -101,11 +108,15 @@ struct Report {
     n_inputs: usize,
     n_outputs: usize,
     activation: String,
-    epochs: usize,
-    loss: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epochs: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<f64>,
     seconds: f64,
     #[serde(flatten)]
     evidence: Option<EvidenceReport>,
+    #[serde(flatten)]
+    cross_validated: Option<CrossValidateReport>,
 }
 
 /// Runs the command.
@@ -132,17 +143,22 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
         seed: args.seed,
     };
     let began = Instant::now();
-    let progress = console.bar("training", args.epochs);
+    let progress = console.bar("training", args.cross_validate.most_priors().unwrap_or(args.epochs));
+    let path = args.cross_validate.train(&start, &data.dataset, &family, args.seed, &progress)?;
     let evidence = args.evidence.train(&start, &data.dataset, &family, &options, &progress)?;
-    let trained = match &evidence {
-        Some(online) => Training { network: online.network.clone(), loss: online.loss, epochs: options.epochs },
-        None => train(&start, &data.dataset, &family, &options, &progress)?,
+    let (network, mean_loss) = match (&path, &evidence) {
+        (Some(path), _) => (path.mode.network.clone(), None),
+        (None, Some(online)) => (online.network.clone(), Some(online.loss)),
+        (None, None) => {
+            let trained = train(&start, &data.dataset, &family, &options, &progress)?;
+            (trained.network, Some(trained.loss))
+        }
     };
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
-    trained.network.save_with_schema(out.path(), data.dataset.schema())?;
-    let architecture = trained.network.architecture();
-    let (loss, meaning) = loss(args, &data, trained.loss);
+    network.save_with_schema(out.path(), data.dataset.schema())?;
+    let architecture = network.architecture();
+    let loss = mean_loss.map(|value| loss(args, &data, value));
     if args.json {
         return print_json(&Report {
             n_params: architecture.n_params(),
@@ -150,10 +166,11 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
             n_inputs: architecture.n_inputs(),
             n_outputs,
             activation: architecture.activation().unwrap_or(Activation::Identity).to_string(),
-            epochs: trained.epochs,
-            loss,
+            epochs: path.is_none().then_some(args.epochs),
+            loss: loss.map(|(value, _)| value),
             seconds,
             evidence: evidence.as_ref().map(online::report),
+            cross_validated: path.as_ref().map(prior_path::report),
         });
     }
     if console.is_quiet() {
@@ -162,10 +179,17 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     let mut summary = Summary::new(format!("network {architecture} written to {}", out.path().display()));
     summary.row("parameters", architecture.n_params(), "");
     summary.row("data points", data.dataset.len(), "");
-    summary.row("epochs", trained.epochs, "");
-    summary.row("loss", short(loss), meaning);
+    if path.is_none() {
+        summary.row("epochs", args.epochs, "");
+    }
+    if let Some((value, meaning)) = loss {
+        summary.row("loss", short(value), meaning);
+    }
     if let Some(evidence) = &evidence {
         online::summarize(evidence, &mut summary);
+    }
+    if let Some(path) = &path {
+        prior_path::summarize(path, &mut summary);
     }
     summary.row("time", format!("{seconds:.2} s"), "");
     print(&summary.to_text())

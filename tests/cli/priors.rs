@@ -193,3 +193,34 @@ fn what_does_not_go_with_an_earlier_posterior_is_refused() {
     folder.refuses(&more.replace("more.csv", "other.csv"), &["other.csv", "`x`"]);
     folder.refuses("fit --data d.csv --target y --likelihood gaussian --out q.safetensors", &["--model <FILE>"]);
 }
+
+#[test]
+fn training_by_cross_validation_ends_where_a_fit_with_its_prior_and_noise_finds_a_mode() {
+    let folder = folder();
+    let train = "train --data d.csv --target y --likelihood gaussian --standardize --hidden 3 --out t.safetensors";
+    let found = folder.ok(&format!("{train} --cross-validate --json")).json();
+    assert!(found.get("loss").is_none() && found.get("epochs").is_none(), "{found}");
+    assert!(found["path"].as_array().is_some_and(|path| path.len() > 1), "{found}");
+    let [alpha, sigma] = ["prior_precision", "sigma"].map(|key| found[key].as_f64().expect("a number"));
+    let fitted = folder
+        .ok(&format!(
+            "fit --model t.safetensors --data d.csv --target y --likelihood gaussian --prior-precision {alpha} --sigma {sigma} \
+             --out p.safetensors --json"
+        ))
+        .json();
+    // The numbers are printed in full, and the fit is that of the last step: equal to rounding.
+    assert_close(
+        fitted["log_likelihood"].as_f64().expect("a number"),
+        found["log_likelihood"].as_f64().expect("a number"),
+    );
+    let said = folder.ok(&format!("{train} --cross-validate"));
+    assert!(
+        said.stdout.contains("held-out log likelihood") && said.stdout.contains("--prior-precision"),
+        "{}",
+        said.stdout
+    );
+    folder.refuses(&format!("{train} --cross-validate --epochs 10"), &["--cross-validate", "--epochs"]);
+    folder.refuses(&format!("{train} --cross-validate --evidence"), &["--cross-validate", "--evidence"]);
+    folder.refuses(&format!("{train} --cross-validate --folds 100"), &["100 folds of 24 rows"]);
+    folder.refuses(&format!("{train} --folds 4"), &["--cross-validate"]);
+}

@@ -1,0 +1,93 @@
+//! `rla train --cross-validate`: the network at its mode under the prior that predicts held-out data best.
+
+use clap::Args;
+use riemannian_laplace::internals::evaluate::{PriorPath, PriorPathOptions, train_along_priors};
+use riemannian_laplace::{Dataset, Family, Network, Progress};
+use serde::Serialize;
+
+use super::arguments;
+use super::failure::Failure;
+use super::output::{Summary, counted, short};
+
+/// Training along priors.
+#[derive(Debug, Args)]
+pub struct CrossValidateArgs {
+    /// Choose the prior precision by cross-validation, and train to a mode of the posterior by Newton steps in place of
+    /// Adam; σ follows from the fit. For networks of up to some thousand weights
+    #[arg(long, conflicts_with_all = ["evidence", "decay", "epochs", "lr", "weight_decay", "batch_size"])]
+    cross_validate: bool,
+    /// The parts of the data for --cross-validate, each of which is predicted by the others
+    #[arg(long, value_name = "N", requires = "cross_validate", default_value = "3", value_parser = arguments::count)]
+    folds: usize,
+}
+
+/// What `--json` adds.
+#[derive(Debug, Serialize)]
+pub struct CrossValidateReport {
+    steps: usize,
+    converged: bool,
+    log_likelihood: f64,
+    prior_precision: f64,
+    sigma: Option<f64>,
+    held_out_log_likelihood: f64,
+    /// Every prior precision that was tried, and its log likelihood of held-out data.
+    path: Vec<(f64, f64)>,
+}
+
+impl CrossValidateArgs {
+    /// Trains, if that was asked for.
+    pub fn train(
+        &self,
+        start: &Network,
+        data: &Dataset,
+        family: &Family,
+        seed: u64,
+        progress: &dyn Progress,
+    ) -> Result<Option<PriorPath>, Failure> {
+        if !self.cross_validate {
+            return Ok(None);
+        }
+        let options = PriorPathOptions { folds: self.folds, seed, ..Default::default() };
+        Ok(Some(train_along_priors(start, data, family, &options, progress)?))
+    }
+
+    /// The units of its progress: priors, where it was asked for.
+    pub fn most_priors(&self) -> Option<usize> {
+        self.cross_validate.then(|| PriorPathOptions::default().precisions.len())
+    }
+}
+
+/// What was found, in the units of the data.
+pub fn report(path: &PriorPath) -> CrossValidateReport {
+    let laplace = &path.mode.laplace;
+    CrossValidateReport {
+        steps: path.mode.steps,
+        converged: path.mode.converged,
+        log_likelihood: laplace.log_likelihood(),
+        prior_precision: path.best.prior_precision,
+        sigma: laplace.sigma().and_then(|sigma| sigma.first().copied()),
+        held_out_log_likelihood: path.best.held_out,
+        path: path.steps.iter().map(|step| (step.prior_precision, step.held_out)).collect(),
+    }
+}
+
+/// Adds what was found to a summary.
+pub fn summarize(path: &PriorPath, summary: &mut Summary) {
+    let found = report(path);
+    let reached = match found.converged {
+        true => "at a mode of the posterior".to_string(),
+        false => format!("near a mode of the posterior: the last step gained {} nats", short(path.mode.last_gain)),
+    };
+    summary.row("steps", found.steps, reached);
+    summary.row("log likelihood", short(found.log_likelihood), "nats, of the training data");
+    let tried = counted(found.path.len(), "prior");
+    summary.row(
+        "held-out log likelihood",
+        short(found.held_out_log_likelihood),
+        format!("nats per row, best of {tried}"),
+    );
+    summary.row("prior precision", short(found.prior_precision), "give it to fit: --prior-precision");
+    if let Some(sigma) = found.sigma {
+        summary.row("sigma", short(sigma), "noise, in units of the target; give it to fit: --sigma");
+    }
+}
