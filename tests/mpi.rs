@@ -223,7 +223,7 @@ fn a_run_that_was_stopped_on_ranks_goes_on_to_the_same_bytes() {
     problem(folder.path(), 200, 3);
     let (posterior, out) = (posterior(folder.path()), folder.path().join("out"));
     let name = out.to_string_lossy().into_owned();
-    let sample = ["sample", "--posterior", &posterior, "--samples", "12", "--save-every", "0s", "--out", &name];
+    let sample = ["sample", "--posterior", &posterior, "--samples", "60", "--save-every", "0s", "--out", &name];
     assert!(alone(&sample).status.success());
     let expected = std::fs::read(&out).expect("samples");
     std::fs::remove_file(&out).expect("samples");
