@@ -21,6 +21,8 @@ pub use symmetric::{
     unpack_lower,
 };
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
@@ -28,10 +30,23 @@ use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
 /// Multiply-adds below which a product is not worth sharing among threads.
 const PARALLEL_THRESHOLD: f64 = 2e7;
 
+/// Products and triangular systems of at least this many multiply-adds are counted; for less, counting would show in the time.
+const COUNTED: f64 = (1u64 << 14) as f64;
+static WORK: AtomicU64 = AtomicU64::new(0);
+
+/// The multiply-adds of the products and systems of this process so far, small ones left out: the count that
+/// `docs/scaling.md` has formulas for.
+pub fn multiply_adds() -> u64 {
+    WORK.load(Ordering::Relaxed)
+}
+
 /// How faer may share a product of `work` multiply-adds among the threads of the current pool.
 ///
 /// Inside a parallel loop over samples the pool is busy already, and products stay sequential.
 pub fn parallelism(work: f64) -> Par {
+    if work >= COUNTED {
+        WORK.fetch_add(work as u64, Ordering::Relaxed);
+    }
     if work >= PARALLEL_THRESHOLD && threads_are_free() { Par::rayon(0) } else { Par::Seq }
 }
 

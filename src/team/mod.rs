@@ -101,7 +101,6 @@ struct Counters {
     bytes: AtomicU64,
     messages: AtomicU64,
     rows: AtomicU64,
-    products: AtomicU64,
 }
 
 /// The counts of one rank.
@@ -113,8 +112,6 @@ pub struct Counts {
     pub messages: u64,
     /// Data points that went into sums here, as often as they did.
     pub rows: u64,
-    /// Products of the data's rows with a vector, of this rank's data.
-    pub products: u64,
 }
 
 /// The processes that share a task. Cheap to clone; the clones count together.
@@ -183,7 +180,6 @@ impl Team {
             bytes: read(&self.counters.bytes),
             messages: read(&self.counters.messages),
             rows: read(&self.counters.rows),
-            products: read(&self.counters.products),
         }
     }
 
