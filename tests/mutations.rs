@@ -1,5 +1,5 @@
-//! Files and words from strangers: the corpus, and seeded mutations of it, through the functions that the fuzz targets call.
-//! None may panic, hang or take more memory than is allowed.
+//! Files and words from strangers: the corpus, seeded mutations of it, and what fuzzing found, through the functions that the
+//! fuzz targets call. None may panic, hang or take more memory than is allowed.
 
 #[path = "common/untrusted.rs"]
 mod untrusted;
@@ -74,6 +74,12 @@ fn mutate(bytes: &[u8], random: &mut ChaCha8Rng) -> Vec<u8> {
 }
 
 fn hold(name: &str, function: fn(&[u8])) {
+    // Inputs that fuzzing found, a few for each branch that the corpus itself does not reach.
+    for (path, bytes) in corpus(&format!("found/{name}")) {
+        if std::panic::catch_unwind(|| function(&bytes)).is_err() {
+            panic!("{} panics", path.display());
+        }
+    }
     for (index, (path, bytes)) in corpus(name).into_iter().enumerate() {
         function(&bytes);
         for mutation in 0..MUTATIONS {

@@ -171,11 +171,13 @@ mod tests {
     fn no_words_make_the_parser_panic() {
         use rand::Rng;
         use riemannian_laplace::internals::random::{Purpose, stream};
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/command_line");
-        let mut lines: Vec<Vec<u8>> = std::fs::read_dir(folder)
-            .expect("the corpus")
-            .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("a file"))
-            .collect();
+        let corpus = |name: &str| -> Vec<Vec<u8>> {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name);
+            let entries = std::fs::read_dir(folder).expect("the corpus");
+            entries.map(|entry| std::fs::read(entry.expect("an entry").path()).expect("a file")).collect()
+        };
+        corpus("found/command_line").iter().for_each(|line| super::parse_words(line));
+        let mut lines = corpus("command_line");
         lines.sort();
         let words: Vec<Vec<u8>> =
             lines.iter().flat_map(|line| line.split(|byte| *byte == b'\n')).map(<[u8]>::to_vec).collect();
