@@ -125,7 +125,7 @@ impl std::fmt::Display for SolverName {
 const PRODUCTS_PER_DIGIT: f64 = 8.0;
 /// What conjugate gradients must save: below this factor the exact solver is as fast where a system is badly
 /// conditioned, and needs no residual.
-const WORTH_ITERATING: f64 = 3.0;
+const WORTH_ITERATING: f64 = 1.5;
 
 impl Ridge {
     /// The exact solver with fewer multiply-adds.

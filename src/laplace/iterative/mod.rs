@@ -70,8 +70,24 @@ const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
 const TIGHTEST: f64 = 1e-13;
 /// A matrix larger than this is never factored.
 const LARGEST_FACTOR: usize = 8192;
-/// A factor is made when a solve takes more products than this and this share of the factor's price.
-const PATIENCE: (f64, f64) = (25.0, 0.1);
+/// A factor is made once a solve has taken as many products as the factor costs, and no fewer than this. (8-50-50-1 with 5,000
+/// rows, seconds and factors per sample: after a third of its price 50 and 40, after two thirds 33 and 14, after all of it
+/// 21 and none, for 60 with a factor in every evaluation.)
+const LEAST_PATIENCE: f64 = 8.0;
+/// What a multiply-add of products with rows costs, in multiply-adds of a blocked product, as the bench `solvers` measures
+/// them (digits: 120 ps to 70).
+const PRODUCT_PRICE: f64 = 2.0;
+/// The same for a number of the factor that a solve reads: of the first 2¹⁷ (a megabyte, which stays near the processor),
+/// and of the rest, which comes at the speed of memory (10 ms for a factor of 74 MB).
+const READING_PRICES: (f64, f64) = (2.0, 16.0);
+const NEAR: f64 = (1u64 << 17) as f64;
+
+/// What a solve with the factor of a matrix of this size costs; it reads the triangle twice.
+fn solve_work(size: usize) -> f64 {
+    let numbers = (size * size) as f64;
+    READING_PRICES.0 * numbers.min(NEAR) + READING_PRICES.1 * (numbers - NEAR).max(0.0)
+}
+
 /// Factors that fail after this many solves are short-lived; after this many of them in a row every evaluation has its own.
 const SHORT_LIVED: (usize, usize) = (2, 4);
 
@@ -108,13 +124,22 @@ impl Space {
     }
 }
 
+/// Prices in products with the system that are followed by a solve with a factor.
+#[derive(Debug, Clone, Copy)]
+struct Prices {
+    /// Of a factor.
+    factor: f64,
+    /// Of a product alone.
+    product: f64,
+}
+
 /// What all solvers of a metric share: settings, prices, the factor at the base point, and a tally.
 #[derive(Debug)]
 pub struct Iterative {
     space: Space,
     options: IterativeOptions,
-    /// The price of a factor in products with the system; none where the matrix is too large.
-    price: Option<f64>,
+    /// What a factor costs; none where the matrix is too large.
+    prices: Option<Prices>,
     /// The factor at the base point, if solves without one take many products there.
     base: Option<Arc<Cholesky>>,
     tally: Tally,
@@ -136,9 +161,13 @@ impl Iterative {
             Space::Weights => weight_space::work(&**map),
             Space::Functions => function_space::work(&**map, prior),
         };
-        let price = (space.size(&**map) <= LARGEST_FACTOR).then_some(factor_work / product_work(&**map));
-        let mut shared = Self { space, options, price, base: None, tally: Tally::default() };
-        if let Some(patience) = shared.patience() {
+        let size = space.size(&**map);
+        let product = product_work(&**map);
+        let with_factor = product + solve_work(size);
+        let prices = Prices { factor: factor_work / with_factor, product: product / with_factor };
+        let prices = (size <= LARGEST_FACTOR).then_some(prices);
+        let mut shared = Self { space, options, prices, base: None, tally: Tally::default() };
+        if let Some(patience) = shared.patience(false) {
             let rows = rows_at_base(map, likelihood, base)?;
             let mut system = System::new(space, &*rows);
             let (mut force, mut scratch) = (vec![0.0; rows.n_rows()], Scratch::default());
@@ -155,9 +184,10 @@ impl Iterative {
         Ok(shared)
     }
 
-    /// Products after which a factor for the current rows is made.
-    fn patience(&self) -> Option<usize> {
-        self.price.map(|price| (PATIENCE.0 + PATIENCE.1 * price) as usize)
+    /// Products, with or without a factor, after which a factor for the current rows is made.
+    fn patience(&self, with_factor: bool) -> Option<usize> {
+        let Prices { factor, product } = self.prices?;
+        Some((factor.max(LEAST_PATIENCE) / if with_factor { 1.0 } else { product }) as usize)
     }
 
     /// The space of the unknowns.
@@ -168,7 +198,7 @@ impl Iterative {
     /// The number of f64 values of one solver.
     pub(super) fn solver_size(&self, map: &dyn Map) -> f64 {
         let (size, d) = (self.space.size(map) as f64, map.n_params() as f64);
-        let factor = if self.price.is_some() { size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
+        let factor = if self.prices.is_some() { size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
         (7 + REMEMBERED) as f64 * size + d + (map.n_points() * map.n_outputs()) as f64 + factor
     }
 
@@ -180,7 +210,7 @@ impl Iterative {
 
 /// Multiply-adds of a product with either system, in units of those of a blocked matrix product.
 pub(super) fn product_work(map: &dyn Map) -> f64 {
-    2.0 * map.product_work(map.n_outputs())
+    PRODUCT_PRICE * 2.0 * map.product_work(map.n_outputs())
 }
 
 /// One thread's solver and the state of its path.
@@ -235,16 +265,19 @@ impl IterativeRidge {
         self.report.merge(report);
     }
 
+    fn has_factor(&self) -> bool {
+        self.age.own || self.shared.base.is_some()
+    }
+
     /// Whether the factor in use has become dearer than a new one: its last solve took more products than the mean
     /// evaluation since it was made, its price included. That mean is then at its smallest.
     fn is_old(&self) -> bool {
-        let Some(price) = self.shared.price else { return false };
-        let has_factor = self.age.own || self.shared.base.is_some();
+        let Some(Prices { factor: price, .. }) = self.shared.prices else { return false };
         let Age { solves, products, last, .. } = self.age;
         if self.short_lived >= SHORT_LIVED.1 {
             return true;
         }
-        has_factor && solves > 0 && last as f64 * solves as f64 > price + products as f64
+        self.has_factor() && solves > 0 && last as f64 * solves as f64 > price + products as f64
     }
 
     /// Continues from the system's present solution, with the factor of this path, that of the base point, or none.
@@ -306,7 +339,8 @@ impl RidgeSolver for IterativeRidge {
         if fresh {
             self.renew(rows, prior);
         }
-        let patience = shared.patience().filter(|_| !fresh).unwrap_or(rule.max_products).min(rule.max_products);
+        let patience =
+            shared.patience(self.has_factor()).filter(|_| !fresh).unwrap_or(rule.max_products).min(rule.max_products);
         let first = self.iterate(&mut system, rows, prior, StoppingRule { max_products: patience, ..rule });
         let (mut end, mut before) = (first, 0);
         if !first.converged && first.products >= patience && patience < rule.max_products {
