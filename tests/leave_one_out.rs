@@ -262,3 +262,26 @@ fn advice_names_influential_points_and_intervals_that_miss() -> Outcome {
     assert!(loo.advice()[1].contains("too wide"));
     Ok(())
 }
+
+/// Log likelihoods of 60 samples at 40 points; with a wide spread hardly any sample is one without the point.
+fn spread(size: f64, level: f64) -> Result<LeaveOneOut, Error> {
+    let noise = normal_matrix(60, 40, 21);
+    LeaveOneOut::of_log_likelihoods(noise.mapv(|z| level - 0.5 * (size * z).powi(2)).view())
+}
+
+#[test]
+fn a_score_with_many_unreliable_points_is_compared_with_no_other() -> Outcome {
+    let (narrow, wide) = (spread(0.2, -2.0)?, spread(6.0, 100.0)?);
+    assert!(narrow.is_comparable() && narrow.unreliable() <= 4, "{}", narrow.unreliable());
+    assert!(!wide.is_comparable() && wide.unreliable() > 20, "{}", wide.unreliable());
+    assert!(wide.elpd() > narrow.elpd());
+    assert_eq!(LeaveOneOut::best([&wide, &narrow]).ok_or("none")?.elpd(), narrow.elpd());
+    assert!(LeaveOneOut::best([&wide]).is_none());
+    assert!(wide.advice().iter().any(|words| words.contains("not compared with others")), "{:?}", wide.advice());
+    // Of those that may be compared, the greatest wins, whatever the order.
+    let better = spread(0.2, -1.0)?;
+    for pair in [[&narrow, &better], [&better, &narrow]] {
+        assert_eq!(LeaveOneOut::best(pair).ok_or("none")?.elpd(), better.elpd());
+    }
+    Ok(())
+}

@@ -42,6 +42,8 @@ struct Score {
     log_likelihood: f64,
     /// On the training rows, in nats per row.
     leave_one_out: f64,
+    /// Whether that may be compared with others.
+    comparable: bool,
 }
 
 impl Score {
@@ -50,7 +52,7 @@ impl Score {
             return Err("no scores".into());
         };
         let leave_one_out = loo.elpd() / loo.pointwise.len() as f64;
-        Ok(Self { rmse: scores.rmse, log_likelihood: -scores.nll, leave_one_out })
+        Ok(Self { rmse: scores.rmse, log_likelihood: -scores.nll, leave_one_out, comparable: loo.is_comparable() })
     }
 }
 
@@ -177,9 +179,13 @@ fn row(scores: &[&Score]) -> String {
     format!("{} / {}", of(|score| score.rmse), of(|score| score.log_likelihood))
 }
 
-/// The score that leave-one-out prefers.
+/// The score that leave-one-out prefers, among those that may be compared: the closed forms, and geodesics where they are
+/// enough for the effective parameters.
 fn chosen<'a>(scores: &[&'a Score]) -> &'a Score {
-    scores.iter().fold(scores[0], |best, score| if score.leave_one_out > best.leave_one_out { score } else { best })
+    let better = |best: &'a Score, score: &&'a Score| {
+        if score.comparable && score.leave_one_out > best.leave_one_out { *score } else { best }
+    };
+    scores.iter().fold(scores[0], better)
 }
 
 fn main() -> Outcome {

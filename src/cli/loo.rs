@@ -188,14 +188,9 @@ impl Scored {
         methods
     }
 
+    /// The best of those that may be compared; where none may, the one that was asked for.
     fn best(&self) -> &LeaveOneOut {
-        let mut best = &self.loo;
-        for loo in self.methods() {
-            if loo.elpd() > best.elpd() {
-                best = loo;
-            }
-        }
-        best
+        LeaveOneOut::best(self.methods()).unwrap_or(&self.loo)
     }
 }
 

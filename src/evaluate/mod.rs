@@ -19,7 +19,8 @@ pub use curves::{COVERAGE_LEVELS, Curves};
 pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
-    ClosedForms, Comparison, Estimator, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out, smooth_weights,
+    ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out,
+    smooth_weights,
 };
 pub use prior_path::{PriorPath, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::{auroc, ood_auroc};

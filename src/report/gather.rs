@@ -296,7 +296,10 @@ fn shown(methods: &[MethodReport], origin: &Origin, left_out: &LeftOut) -> (usiz
     let logs = |index: usize| -> Option<&[f64]> {
         match origin {
             Origin::HeldOut => Some(&methods[index].log_densities),
-            Origin::Training => left_out.of(index).map(|scores| scores.pointwise.as_slice()),
+            Origin::Training => {
+                let comparable = left_out.of(index).filter(|scores| scores.is_comparable());
+                comparable.map(|scores| scores.pointwise.as_slice())
+            }
         }
     };
     let gain = |index: usize| match (logs(index), logs(default)) {

@@ -63,9 +63,9 @@ impl Report {
             cells: scores.iter().map(|loo| loo.as_ref().map_or("–".to_string(), of)).collect(),
             best: None,
         };
-        let elpds: Vec<f64> = scores.iter().map(|loo| loo.as_ref().map_or(f64::NAN, LeaveOneOut::elpd)).collect();
+        let best = LeaveOneOut::best(scores.iter().flatten());
         let best =
-            (0..elpds.len()).filter(|index| elpds[*index].is_finite()).max_by(|a, b| elpds[*a].total_cmp(&elpds[*b]));
+            best.and_then(|best| scores.iter().position(|loo| loo.as_ref().is_some_and(|loo| std::ptr::eq(loo, best))));
         let mut columns = vec![Column {
             best,
             ..text(

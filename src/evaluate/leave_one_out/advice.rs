@@ -30,6 +30,13 @@ impl LeaveOneOut {
                  depends on them; look at them, or fit without them and compare"
             ));
         }
+        if !self.is_comparable() {
+            advice.push(format!(
+                "with so many such points elpd_loo is too good, and is not compared with others: the samples are too few for \
+                 about {:.0} effective parameters",
+                self.p_loo()
+            ));
+        }
         if let Some(coverage) = self.coverage(0.9) {
             let ranks = self.ranks.as_ref().map_or(1, |ranks| ranks.len().max(1)) as f64;
             let chance = CLEAR * (0.9 * 0.1 / ranks).sqrt();

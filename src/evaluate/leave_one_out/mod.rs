@@ -28,6 +28,9 @@ use crate::progress::Progress;
 /// k̂ beyond which the estimate at a point is unreliable.
 pub const K_LIMIT: f64 = 0.7;
 
+/// The share of points beyond [`K_LIMIT`] from which on a score by importance sampling is not compared with others.
+pub const INCOMPARABLE_SHARE: f64 = 0.1;
+
 /// How leave-one-out was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
@@ -115,6 +118,25 @@ impl LeaveOneOut {
     /// The number of points whose k̂ exceeds 0.7 (or is not a number).
     pub fn unreliable(&self) -> usize {
         self.k.iter().filter(|k| k.is_nan() || **k > K_LIMIT).count()
+    }
+
+    /// Whether the score may be compared with others: a closed form may; one by importance sampling where k̂ exceeds 0.7 at
+    /// no more than a tenth of the points. Where the samples are too few for the effective parameters, none of them looks
+    /// like the posterior without the point, and the score is that of a prediction which has seen it: too good.
+    pub fn is_comparable(&self) -> bool {
+        match self.estimator {
+            Estimator::ClosedForm => true,
+            Estimator::Psis { .. } => self.unreliable() as f64 <= INCOMPARABLE_SHARE * self.k.len() as f64,
+        }
+    }
+
+    /// The one of the greatest elpd, among those that may be compared.
+    pub fn best<'a>(scores: impl IntoIterator<Item = &'a LeaveOneOut>) -> Option<&'a LeaveOneOut> {
+        let comparable = scores.into_iter().filter(|loo| loo.is_comparable() && loo.elpd().is_finite());
+        comparable.fold(None, |best: Option<&LeaveOneOut>, loo| match best {
+            Some(best) if best.elpd() >= loo.elpd() => Some(best),
+            _ => Some(loo),
+        })
     }
 
     /// The share of targets inside the central interval of this probability, each without its point. Classes have none.
