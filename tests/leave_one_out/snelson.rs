@@ -45,6 +45,14 @@ fn refits(name: &str) -> Outcome<[Vec<f64>; 2]> {
     Ok(columns)
 }
 
+/// The log densities of Riemannian samples that start at the refits, where they were drawn (`riemannian.py`).
+fn riemannian_refits(name: &str) -> Outcome<Option<Vec<f64>>> {
+    let text = std::fs::read_to_string(folder("tests/fixtures/leave_one_out/riemannian.csv"))?;
+    let cells = text.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.split(',').nth(2));
+    let values = cells.map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+    Ok(if values.is_empty() { None } else { Some(values) })
+}
+
 /// The difference of the sums, and the share of points within 0.15 nats.
 fn compare(loo: &LeaveOneOut, refits: &[f64]) -> (f64, f64) {
     let near = loo.pointwise.iter().zip(refits).filter(|(ours, theirs)| (*ours - *theirs).abs() < 0.15).count();
@@ -68,9 +76,17 @@ fn the_shipped_networks_are_scored_as_refits_without_each_point_score_them() -> 
             let most = if matches!(method, Method::Map) { 1.2 } else { 1.0 };
             assert!(difference.abs() < most && near > 0.9, "{part} {units} {method:?}: {difference}, {near}");
         }
-        // Geodesics predict otherwise than the linearised posterior, by up to 0.35 nats here.
-        let (difference, near) = compare(&laplace.leave_one_out(&Method::riemannian(100, 0))?, &linearized);
-        assert!(difference.abs() < 1.4 && near > 0.9, "{part} {units} riemannian: {difference}, {near}");
+        // From 1,000 samples: with 100, the Monte Carlo error of the sum alone is about 0.3 nats. Measured: 0.69, 0.44, 0.95
+        // and 0.78. The rest is what reweighting cannot do, as in the closed form: the samples start at the weights with all
+        // data, where a refit moves on by more than one Newton step.
+        let samples = laplace.leave_one_out(&Method::riemannian(1000, 0))?;
+        let (difference, near) = compare(&samples, &linearized);
+        assert!(difference.abs() < 1.0 && near > 0.9, "{part} {units} riemannian: {difference}, {near}");
+        // Where geodesics were also started at every refit, they agree with what they are an estimate of.
+        if let Some(expected) = riemannian_refits(&format!("{part}_{units}"))? {
+            let (difference, near) = compare(&samples, &expected);
+            assert!(difference.abs() < 1.0 && near > 0.9, "{part} {units} riemannian refits: {difference}, {near}");
+        }
     }
     Ok(())
 }
