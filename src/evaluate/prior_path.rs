@@ -2,8 +2,10 @@
 //!
 //! For each prior precision α₁ > α₂ > …, networks are trained on all folds but one ([`train_to_mode`], each from the mode
 //! under the prior before it), and the linearised posterior there predicts the fold that was left out. The path ends
-//! where weaker priors predict worse: beyond doubt once, or twice in a row. The network on all data then starts from that
-//! of the folds which fits all data best under the best α: a path of its own may end in another, worse mode.
+//! where weaker priors predict worse: beyond doubt once, or twice in a row. The network on all data then follows the same
+//! path to the best α; another starts from that of the folds which fits all data best there, and of the two the one with the
+//! greater evidence is kept. (Either may end in a poor mode: the first where it never leaves what strong priors allow, the
+//! second where it keeps what it learnt from too few data.)
 //!
 //! Why not the evidence, nor leave-one-out in closed form? Both take the hidden units as given at θ̂, where they were
 //! shaped by the very points to be predicted. On small sets the first prefers too few effective parameters and the second too
@@ -107,7 +109,7 @@ pub fn train_along_priors(
     for (index, alpha) in options.precisions.iter().enumerate() {
         let (mut densities, mut modes) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
         for fold in &mut folds {
-            let mode = path.advance(fold, *alpha)?;
+            let mode = path.advance(&mut fold.walker, *alpha)?;
             densities.extend(log_densities(&mode.laplace, &fold.held_out)?);
             modes.push(mode);
         }
@@ -124,9 +126,16 @@ pub fn train_along_priors(
         }
     }
     let best = best.ok_or(Error::Training(InvalidTraining::Precisions))?;
-    let (start, family) = best.start(data)?;
     let step = steps[best.index].clone();
-    let mode = train_to_mode(&start, data, &family, &under(step.prior_precision, &options.at_the_end), &())?;
+    let (mut own, mut from_fold) = (Walker::new(data, start, family), best.walker(data)?);
+    for alpha in &options.precisions[..best.index] {
+        path.advance(&mut own, *alpha)?;
+    }
+    let modes = [path.advance(&mut own, step.prior_precision)?, path.advance(&mut from_fold, step.prior_precision)?];
+    let [first, second] = modes.map(|mode| (mode.laplace.log_marginal_likelihood(), mode));
+    let (_, near) = if second.0 > first.0 { second } else { first };
+    let options = under(step.prior_precision, &options.at_the_end);
+    let mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
     Ok(PriorPath { mode, steps, best: step })
 }
 
@@ -139,7 +148,7 @@ struct Best {
 
 impl Best {
     /// The network and noise of the greatest log posterior with all data.
-    fn start(&self, data: &Dataset) -> Result<(Network, Family)> {
+    fn walker(&self, data: &Dataset) -> Result<Walker> {
         let mut best: Option<(f64, &Mode)> = None;
         for mode in &self.modes {
             let value = target(mode, data)?.evaluator().log_posterior(mode.laplace.parameters());
@@ -148,7 +157,7 @@ impl Best {
             }
         }
         let (_, mode) = best.ok_or(InvalidTraining::Precisions)?;
-        Ok((mode.network.clone(), mode.laplace.family().clone()))
+        Ok(Walker::new(data, &mode.network, mode.laplace.family()))
     }
 }
 
@@ -188,13 +197,23 @@ fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
     Ok(())
 }
 
-/// A part of the data, and a network on its way to weaker priors that is trained on the others, with the noise that it has
-/// found.
-struct Fold {
-    held_out: Dataset,
+/// A network on its way to weaker priors, its data, and the noise that it has found.
+struct Walker {
     data: Dataset,
     network: Network,
     family: Family,
+}
+
+impl Walker {
+    fn new(data: &Dataset, network: &Network, family: &Family) -> Self {
+        Self { data: data.clone(), network: network.clone(), family: family.clone() }
+    }
+}
+
+/// A part of the data, and a network that is trained on the others.
+struct Fold {
+    held_out: Dataset,
+    walker: Walker,
 }
 
 struct Path<'a> {
@@ -213,20 +232,20 @@ impl Path<'_> {
         };
         let fold = |index: usize| -> Result<Fold> {
             let (held_out, data) = (part(&|fold| fold == index)?, part(&|fold| fold != index)?);
-            Ok(Fold { held_out, data, network: self.start.clone(), family: family.clone() })
+            Ok(Fold { held_out, walker: Walker::new(&data, self.start, family) })
         };
         (0..self.options.folds).map(fold).collect()
     }
 
     /// Trains under the next prior, from where the last one has led.
-    fn advance(&self, fold: &mut Fold, alpha: f64) -> Result<Mode> {
+    fn advance(&self, walker: &mut Walker, alpha: f64) -> Result<Mode> {
         self.progress.check()?;
         let mode =
-            train_to_mode(&fold.network, &fold.data, &fold.family, &under(alpha, &self.options.on_the_way), &())?;
+            train_to_mode(&walker.network, &walker.data, &walker.family, &under(alpha, &self.options.on_the_way), &())?;
         // From weights of zero there is no way on: the gradient vanishes there.
         let collapsed = mode.laplace.effective_parameters() < COLLAPSED;
-        fold.network = if collapsed { self.start.clone() } else { mode.network.clone() };
-        fold.family = mode.laplace.family().clone();
+        walker.network = if collapsed { self.start.clone() } else { mode.network.clone() };
+        walker.family = mode.laplace.family().clone();
         Ok(mode)
     }
 }
