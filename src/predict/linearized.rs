@@ -57,7 +57,10 @@ pub fn linearized(laplace: &Laplace, inputs: &Array2<f64>) -> Result<LatentGauss
         precision.point_covariances(&*rows, chunk.nrows(), &mut blocks);
         target.iter_mut().zip(&blocks).for_each(|(entry, value)| *entry = *value);
     }
-    Ok(LatentGaussian { mean, covariance })
+    match covariance.indexed_iter().find(|(_, value)| !value.is_finite()) {
+        Some(((row, column, _), _)) => Err(Error::NotFinite { what: "the predictive variance", row, column }),
+        None => Ok(LatentGaussian { mean, covariance }),
+    }
 }
 
 /// The linearised predictive at all inputs jointly.

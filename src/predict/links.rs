@@ -150,7 +150,7 @@ impl LatentGaussian {
                     .flat_map(|i| (0..p).map(move |j| (i, j)))
                     .map(|(i, j)| slopes[i] * self.covariance[(t, i, j)] * shrink((t, i)) * shrink((t, j)) * slopes[j])
                     .sum();
-                epistemic[(t, k)] = quadratic.clamp(0.0, total[(t, k)]);
+                epistemic[(t, k)] = quadratic.max(0.0).min(total[(t, k)]);
             }
         }
         let aleatoric = &total - &epistemic;

@@ -8,13 +8,14 @@ use super::program::Outcome;
 use super::{Folder, fitted};
 
 /// Commands of different needs: some for the work, some for little more than the threads.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "fit --model wide.safetensors --data d.csv --target y --likelihood gaussian --solver weight-space --threads 2 --out q",
     "sample --posterior p.safetensors --metric euclidean --samples 60000 --threads 2 --out s",
     "sample --posterior p.safetensors --samples 40 --threads 3 --out s",
     "predict --posterior p.safetensors --inputs many.csv --method glm --threads 2 --out o",
     "predict --posterior p.safetensors --inputs many.csv --method nn --samples 20 --threads 1 --out o",
     "train --data d.csv --target y --likelihood gaussian --hidden 900,900 --epochs 1 --threads 1 --out t",
+    "train --data long.csv --target y --likelihood gaussian --hidden 700 --epochs 1 --threads 1 --out t",
     "evaluate --posterior q.safetensors --data d.csv --target y --threads 2",
     "fit --model m.safetensors --data long.csv --target y --likelihood gaussian --optimize --threads 1 --out q",
 ];
