@@ -1,11 +1,11 @@
 """laplace-torch's rows of the MNIST table, on the network that `cargo bench --bench mnist` trained.
 
-    python3 benches/mnist/laplace_torch.py FOLDER [rows] [--limit SECONDS]
+    python3 benches/mnist/laplace_torch.py FOLDER [rows] [--limit SECONDS] [--only-fit]
 
 Needs torch, laplace-torch, numpy and safetensors. Rows are last-layer-full, last-layer-kronecker, diagonal and kronecker;
 finished ones are kept in target/mnist and shown by the next `cargo bench --bench mnist -- FOLDER`. Each is computed in a
 process of its own, in f32 with its data in memory, tuned by 100 steps of the library's own marginal likelihood, and given
-up after the limit. Predictions are linearised with the probit link, the library's default.
+up after the limit; with --only-fit nothing is predicted, which for all weights takes long. Predictions are linearised with the probit link, the library's default.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def auroc(inside, outside):
     return (ranks.sum() - len(outside) * (len(outside) + 1) / 2) / (len(inside) * len(outside))
 
 
-def compute(key, folder):
+def compute(key, folder, only_fit):
     import numpy as np
     import torch
     from laplace import Laplace
@@ -90,7 +90,7 @@ def compute(key, folder):
     subset, structure = ROWS[key]
     x, y = images(folder, "mnist-train")[:TRAINED], labels(folder, "mnist-train")[:TRAINED]
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=500)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     posterior = Laplace(network(), "classification", subset_of_weights=subset, hessian_structure=structure)
     posterior.fit(loader)
     fit = time.perf_counter() - began
@@ -100,10 +100,12 @@ def compute(key, folder):
         "parameters": posterior.n_params,
         "prior_precision": posterior.prior_precision.mean().item(),
         "evidence": posterior.log_marginal_likelihood().item(),
-        "scores": [], "fit": fit, "tune": tune, "sample": None, "uncertified": None,
+        "scores": [], "fit": fit, "tune": tune, "fit_cpu": time.process_time() - cpu, "sample": None, "uncertified": None,
     }
     print(f"{key}: fitted in {fit:.1f} s, tuned in {tune:.1f} s, evidence {cell['evidence']:.1f}", flush=True)
     finish(key, cell)
+    if only_fit:
+        return
 
     def probabilities(name):
         parts = images(folder, name).split(200 if subset == "last_layer" else 25)
@@ -141,16 +143,18 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("rows", nargs="?", type=lambda text: text.split(","), default=list(ROWS))
     parser.add_argument("--limit", type=float, default=1200)
+    parser.add_argument("--only-fit", action="store_true")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return compute(options.rows[0], options.folder)
+        return compute(options.rows[0], options.folder, options.only_fit)
     for row in options.rows:
         path = KEPT / f"laplace-torch-{row}.json"
         if path.exists() and json.loads(path.read_text())["scores"]:
             continue
         try:
-            subprocess.run([sys.executable, __file__, options.folder, row, "--inside"], timeout=options.limit, check=True)
+            command = [sys.executable, __file__, options.folder, row, "--inside"] + ["--only-fit"] * options.only_fit
+            subprocess.run(command, timeout=options.limit, check=True)
         except subprocess.TimeoutExpired:
             print(f"{row}: not finished within {options.limit:.0f} s")
         except subprocess.CalledProcessError as error:

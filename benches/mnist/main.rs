@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench mnist -- FOLDER [rows]`, where the folder holds the idx files `mnist-train-images-idx3-ubyte`,
 //! `mnist-train-labels-…`, `mnist-t10k-…` and `fashion-t10k-images-…`, compressed (`.gz`) or not. Rows are names separated
-//! by commas (`map`, `last-layer-full`, `last-layer-kronecker`, `diagonal`, `kronecker`, `last-layer-geodesics`,
+//! by commas (`map`, `last-layer-full`, `last-layer-kronecker`, `diagonal`, `kronecker`, `kronecker-validated`, `last-layer-geodesics`,
 //! `matrix-free`); without any, all but the last, which takes long, and with `none` only the network is trained. The trained network and finished rows are kept in
 //! `target/mnist`, and only what is missing is computed, each row in a process of its own, whose peak memory is its.
 //! `laplace_torch.py` beside this file adds laplace-torch's rows on the same network.
@@ -79,7 +79,7 @@ fn file(key: &str) -> PathBuf {
 }
 
 /// The peak memory of this process in megabytes, and its seconds of processor time, as Linux counts them.
-fn used() -> Outcome<(f64, f64)> {
+pub(crate) fn used() -> Outcome<(f64, f64)> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
@@ -93,30 +93,31 @@ fn used() -> Outcome<(f64, f64)> {
 /// The table of all rows that are finished.
 fn print() -> Outcome {
     println!(
-        "| | link | NLL | accuracy | ECE | AUROC | fit + tuning, s | predicting, s | CPU s | peak MB | prior precision |"
+        "| | link | NLL | accuracy | ECE | AUROC | fit + tuning, s | of CPU | predicting, s | CPU s | peak MB | prior precision |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for row in Row::ALL {
         for (name, key) in [(row.name().to_string(), row.key().to_string()), peer(row)] {
             let Some(cell) = Cell::read(&file(&key))? else { continue };
             let times = format!("{:.1} + {:.1}", cell.fit, cell.tune);
+            let cpu = cell.fit_cpu.map_or("–".to_string(), |seconds| format!("{seconds:.1}"));
             let used = format!("{:.0} | {:.0} | {:.3}", cell.cpu_seconds, cell.peak_megabytes, cell.prior_precision);
             if cell.scores.is_empty() {
-                println!("| {name} | predictions not finished | – | – | – | – | {times} | – | {used} |");
+                println!("| {name} | predictions not finished | – | – | – | – | {times} | {cpu} | – | {used} |");
             }
             let sampling = cell.sample.map_or(String::new(), |seconds| format!(" + {seconds:.1}"));
             for Score { link, nll, accuracy, ece, auroc, seconds } in &cell.scores {
                 println!(
                     "| {name} | {link} | {nll:.4} | {accuracy:.4} | {ece:.4} | {auroc:.3} | {times}{sampling} | \
-                     {seconds:.1} | {used} |"
+                     {cpu} | {seconds:.1} | {used} |"
                 );
             }
         }
         if let Some([nll, accuracy, ece, auroc]) = row.published() {
-            println!("| {}, published | | {nll:.4} | {accuracy:.4} | {ece:.4} | {auroc:.3} | | | | | |", row.name());
+            println!("| {}, published | | {nll:.4} | {accuracy:.4} | {ece:.4} | {auroc:.3} | | | | | | |", row.name());
         }
     }
-    println!("| VaLLA-200, published | | 0.0752 | 0.9769 | 0.0108 | 0.921 | | | | | |");
+    println!("| VaLLA-200, published | | 0.0752 | 0.9769 | 0.0108 | 0.921 | | | | | | |");
     Ok(())
 }
 

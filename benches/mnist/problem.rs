@@ -15,6 +15,8 @@ const TRAINED: usize = 55_000;
 /// What every row of the table works with.
 pub struct Problem {
     pub train: Dataset,
+    /// Training images that no network is trained on.
+    pub held_out: Dataset,
     pub test: Dataset,
     /// Fashion-MNIST's test images.
     pub foreign: Array2<f64>,
@@ -24,11 +26,12 @@ impl Problem {
     pub fn read(folder: &Path) -> Outcome<Self> {
         let (pixels, digits) = (images(folder, "mnist-train")?, labels(folder, "mnist-train")?);
         let rows = TRAINED.min(pixels.nrows());
-        let first = |values: &Array2<f64>| values.view().split_at(Axis(0), rows).0.to_owned();
-        let train = Dataset::new(first(&pixels), first(&digits))?;
+        let (images_of, labels_of) = (pixels.view().split_at(Axis(0), rows), digits.view().split_at(Axis(0), rows));
+        let train = Dataset::new(images_of.0.to_owned(), labels_of.0.to_owned())?;
+        let held_out = Dataset::new(images_of.1.to_owned(), labels_of.1.to_owned())?;
         drop(pixels);
         let test = Dataset::new(images(folder, "mnist-t10k")?, labels(folder, "mnist-t10k")?)?;
-        Ok(Self { train, test, foreign: images(folder, "fashion-t10k")? })
+        Ok(Self { train, held_out, test, foreign: images(folder, "fashion-t10k")? })
     }
 
     pub fn family() -> Family {
