@@ -248,6 +248,7 @@ fn a_killed_rank_ends_the_others_and_leaves_no_file() {
     ends_when_a_rank_is_killed(folder.path(), &fit(&options, &out));
     let posterior = posterior(folder.path());
     let predict = ["predict", "--posterior", &posterior, "--inputs", &data, "--target", "y", "--out", &out];
+    let predict = [&predict[..], &["--method", "nn", "--samples", "500"]].concat();
     ends_when_a_rank_is_killed(folder.path(), &predict);
     let sample = ["sample", "--posterior", &posterior, "--samples", "100000", "--out", &out];
     ends_when_a_rank_is_killed(folder.path(), &sample);

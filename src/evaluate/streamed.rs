@@ -18,7 +18,7 @@ pub struct ScoringOptions {
     pub uncertainty: KeepUncertainty,
 }
 
-/// Whether the [uncertainty](crate::Prediction::uncertainty) at each point is kept: one number per row.
+/// Whether the [uncertainty](crate::predict::Prediction::uncertainty) at each point is kept: one number per row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeepUncertainty {
     /// It is.
