@@ -174,7 +174,8 @@ impl Sequence {
         self.layers.iter().zip(&self.places).enumerate().map(size).sum()
     }
 
-    /// The number of f64 values per point that the verbs take from a [`Scratch`], apart from those of Gram matrices.
+    /// The number of f64 values per point that the verbs take from a [`Scratch`](crate::map::Scratch), apart from those of
+    /// Gram matrices.
     pub fn scratch_width(&self) -> usize {
         let width = |layer: &Layer| match layer.verbs() {
             Verbs::Elementwise(_) => 0,
@@ -225,8 +226,8 @@ impl Sequence {
         work
     }
 
-    /// The number of f64 values that [`curvature`](Self::curvature) takes from a [`Scratch`]: tiles and, where a layer's
-    /// rows are not outer products, the rows of two layers.
+    /// The number of f64 values that [`curvature`](Self::curvature) takes from a [`Scratch`](crate::map::Scratch): tiles
+    /// and, where a layer's rows are not outer products, the rows of two layers.
     pub fn curvature_size(&self, points: usize, columns: usize) -> f64 {
         let dense = self.layers_with_params().any(|(layer, _)| layer.outer_products().is_none());
         let widest = self.places.iter().map(|place| place.params.len()).max().unwrap_or(0);
