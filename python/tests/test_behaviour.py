@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,15 @@ def fitted(width: int = 20, **options: object) -> Laplace:
     return Laplace(network(width), "regression", "all", "full", **options).fit(X, Y)
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
 def test_ctrl_c_stops_a_long_sampling_run_and_leaves_a_usable_object() -> None:
     la = fitted(40)
@@ -57,6 +67,7 @@ def test_ctrl_c_stops_a_long_sampling_run_and_leaves_a_usable_object() -> None:
     assert la(NEW)[0].shape == (7, 1)
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
 def test_ctrl_c_stops_a_long_tuning_and_leaves_the_old_hyperparameters() -> None:
     # One prior precision for each of 1,201 weights: every evaluation factors a matrix of that size.
