@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
-use super::ridge::{RidgeSolver, check_base, rows_at_base};
+use super::ridge::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
 use super::solver_report::{SolverReport, Tally};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::likelihood::Likelihood;
 use crate::linalg::{ConjugateGradients, LowRankInverse, StoppingRule};
 use crate::map::{Map, PulledBack, Rows, Scratch};
@@ -50,8 +50,6 @@ impl Default for MatrixFreeOptions {
 
 /// The residual is kept at this share of the integrator's relative tolerance.
 const SHARE_OF_TOLERANCE: f64 = 0.1;
-/// The smallest relative residual that is requested: rounding would not allow less.
-const TIGHTEST: f64 = 1e-13;
 
 impl MatrixFreeOptions {
     /// The settings for an integrator with this relative tolerance: a residual of at most a tenth of it.
@@ -62,13 +60,7 @@ impl MatrixFreeOptions {
 
     /// Checks that every setting is in its range.
     pub fn validate(&self) -> Result<()> {
-        if !(self.tolerance > 0.0 && self.tolerance < 1.0) {
-            return Err(Error::SolverTolerance(self.tolerance));
-        }
-        if self.max_products == 0 {
-            return Err(Error::NoProducts);
-        }
-        Ok(())
+        check_iteration(self.tolerance, self.max_products)
     }
 }
 

@@ -120,6 +120,20 @@ impl std::fmt::Display for SolverName {
     }
 }
 
+/// The smallest relative residual that is requested of an iteration: rounding would not allow less.
+pub(super) const TIGHTEST: f64 = 1e-13;
+
+/// Checks the residual and the number of products at which an iteration ends.
+pub(super) fn check_iteration(tolerance: f64, max_products: usize) -> Result<()> {
+    if !(tolerance > 0.0 && tolerance < 1.0) {
+        return Err(Error::SolverTolerance(tolerance));
+    }
+    if max_products == 0 {
+        return Err(Error::NoProducts);
+    }
+    Ok(())
+}
+
 /// Products of conjugate gradients per evaluation and decimal digit of the residual: 24 at 1e-3 on a path of digits
 /// (64-32-10).
 const PRODUCTS_PER_DIGIT: f64 = 8.0;

@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 use self::history::{History, REMEMBERED};
 use self::system::System;
-use super::ridge::{RidgeSolver, check_base, rows_at_base};
+use super::ridge::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
 use super::solver_report::{SolverReport, Tally};
 use super::{function_space, weight_space};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::likelihood::Likelihood;
 use crate::linalg::{Cholesky, Convergence, StoppingRule, norm};
 use crate::map::{Map, PulledBack, Rows, Scratch};
@@ -66,16 +66,14 @@ impl Default for IterativeOptions {
 /// The residual as a multiple of the integrator's relative tolerance. Chosen on a handful of paths: with 10/3, six
 /// of Snelson's took 107 evaluations for 110 with an exact solver, and one of a digits network 37 for 34.
 const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
-/// The smallest relative residual that is requested: rounding would not allow less.
-const TIGHTEST: f64 = 1e-13;
 /// A matrix larger than this is never factored.
 const LARGEST_FACTOR: usize = 8192;
-/// A factor is made once a solve has taken as many products as the factor costs, and no fewer than this. (8-50-50-1 with 5,000
-/// rows, seconds and factors per sample: after a third of its price 50 and 40, after two thirds 33 and 14, after all of it
-/// 21 and none, for 60 with a factor in every evaluation.)
+/// A factor is made once a solve has taken as many products as the factor costs, and no fewer than this. (One sample of
+/// one 8-50-50-1 network with 5,000 rows, with an earlier rule that added 25 products: after a tenth of the price 50 s,
+/// after half of it 33, after all of it 21. This rule was not timed on that network.)
 const LEAST_PATIENCE: f64 = 8.0;
 /// What a multiply-add of products with rows costs, in multiply-adds of a blocked product, as the bench `solvers` measures
-/// them (digits: 120 ps to 70).
+/// them (picoseconds, on one busy machine: digits 116 to 53, regression 96 to 45).
 const PRODUCT_PRICE: f64 = 2.0;
 /// The same for a number of the factor that a solve reads: of the first 2¹⁷ (a megabyte, which stays near the processor),
 /// and of the rest, which comes at the speed of memory (10 ms for a factor of 74 MB).
@@ -94,13 +92,7 @@ const SHORT_LIVED: (usize, usize) = (2, 4);
 impl IterativeOptions {
     /// Checks that every setting is in its range.
     pub fn validate(&self) -> Result<()> {
-        if !(self.tolerance > 0.0 && self.tolerance < 1.0) {
-            return Err(Error::SolverTolerance(self.tolerance));
-        }
-        if self.max_products == 0 {
-            return Err(Error::NoProducts);
-        }
-        Ok(())
+        check_iteration(self.tolerance, self.max_products)
     }
 
     /// The residual on a path with this relative tolerance.
