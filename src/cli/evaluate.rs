@@ -16,8 +16,9 @@ use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
 use super::method::{Method, MethodArgs, name_of};
-use super::output::{Summary, print, print_json, short};
+use super::output::{print, print_json, short};
 use super::posterior::PosteriorArgs;
+use super::score_text::{curves_in_words, in_columns, in_rows, items};
 
 /// Score predictions against observed targets
 #[derive(Debug, Args)]
@@ -52,8 +53,8 @@ The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n
 With --curves also: intervals (level, coverage, mean_width) and pit_histogram (ten bins), or reliability (15 bins). With --ood
 also ood_auroc.
 
---method all scores map, glm, nn and riemannian side by side (--json: one object each, and `best`, the name of the one with
-the smallest nll). A method that is worse than the trained network alone is said to be so.
+--method all scores map, glm, nn and riemannian side by side, a line each, and names the best, which has the smallest nll
+(--json: one object each, and `best`). A method that is worse than the trained network alone is said to be so.
 
 Example:
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
@@ -175,77 +176,22 @@ fn json(all: &[Scored], named: bool) -> Result<Value, Failure> {
 }
 
 fn text(args: &EvaluateArgs, laplace: &Laplace, all: &[Scored]) -> String {
-    let mut text = String::new();
-    for scored in all {
-        let method = args.method.describe(scored.method, laplace.family());
-        let mut summary = Summary::new(format!("scores of {} ({method})", args.posterior.posterior.display()));
-        add_scores(&scored.scores, &mut summary);
-        if let Some(auroc) = scored.ood_auroc {
-            summary.row("ood_auroc", short(auroc), "how well uncertainty tells --ood from --data; ½ is chance");
-        }
-        text += &summary.to_text();
-        if let Some(curves) = &scored.curves {
-            text += &curves_in_words(curves);
-        }
+    let title = format!("scores of {}", args.posterior.posterior.display());
+    let describe = |scored: &Scored| args.method.describe(scored.method, laplace.family());
+    let scores = |scored: &Scored| items(&scored.scores, scored.ood_auroc);
+    let curves = |scored: &Scored| scored.curves.as_ref().map(curves_in_words).unwrap_or_default();
+    let (Some(best), true) = (best(all), args.method.is_all()) else {
+        let alone = |scored| in_rows(format!("{title} ({})", describe(scored)), &scores(scored)) + &curves(scored);
+        return all.iter().map(alone).collect();
+    };
+    let line = |scored: &Scored| {
+        let (name, described) = (name_of(scored.method), describe(scored));
+        let settings = described.strip_prefix(&name).unwrap_or(&described).trim_start_matches(", ").to_string();
+        (name, scores(scored), settings)
+    };
+    let mut text = in_columns(title, &all.iter().map(line).collect::<Vec<_>>());
+    for scored in all.iter().filter(|scored| scored.curves.is_some()) {
+        text += &format!("calibration of {}\n{}", name_of(scored.method), curves(scored));
     }
-    if let (Some(best), true) = (best(all), args.method.is_all()) {
-        text += &format!("best by nll: {}\n", name_of(best));
-    }
-    text
-}
-
-fn add_scores(scores: &Scores, summary: &mut Summary) {
-    let nll = "negative log likelihood per data point, in nats; smaller is better";
-    match scores {
-        Scores::Regression(scores) => {
-            summary.row("n", scores.n, "data points");
-            summary.row("mse", short(scores.mse), "mean squared error of the predictive mean");
-            summary.row("rmse", short(scores.rmse), "its square root, in units of the target");
-            summary.row("nll", short(scores.nll), nll);
-            let meaning = "ranked probability score, in units of the target; smaller is better";
-            summary.row("crps", short(scores.crps), meaning);
-            let meaning = "share of targets inside their central 90 % interval";
-            summary.row("coverage_90", short(scores.coverage_90), meaning);
-        }
-        Scores::Classes(scores) => {
-            summary.row("n", scores.n, "data points");
-            summary.row("nll", short(scores.nll), nll);
-            summary.row("accuracy", short(scores.accuracy), "share of data points whose most probable class is right");
-            summary.row("brier", short(scores.brier), "squared error of the probabilities; smaller is better");
-            summary.row("ece", short(scores.ece), "expected calibration error, 15 bins; smaller is better");
-        }
-        Scores::Counts { n, nll: value } => {
-            summary.row("n", n, "data points");
-            summary.row("nll", short(*value), nll);
-        }
-    }
-}
-
-fn curves_in_words(curves: &Curves) -> String {
-    let mut text = String::new();
-    match curves {
-        Curves::Intervals { intervals, pit_histogram } => {
-            for interval in intervals {
-                text += &format!(
-                    "  {:3.0} % intervals contain {:5.1} % and are {} wide on average\n",
-                    100.0 * interval.level,
-                    100.0 * interval.coverage,
-                    short(interval.mean_width)
-                );
-            }
-            let counts: Vec<String> = pit_histogram.iter().map(ToString::to_string).collect();
-            text += &format!("  ranks by tenths (flat is calibrated): {}\n", counts.join(" "));
-        }
-        Curves::Reliability { reliability } => {
-            for bin in reliability.iter().filter(|bin| bin.count > 0) {
-                text += &format!(
-                    "  confidence {:5.1} %: {:5.1} % right, of {}\n",
-                    100.0 * bin.confidence,
-                    100.0 * bin.accuracy,
-                    bin.count
-                );
-            }
-        }
-    }
-    text
+    text + &format!("best by nll: {}\n", name_of(best))
 }

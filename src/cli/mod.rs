@@ -29,6 +29,7 @@ mod report;
 mod sample;
 mod sampling;
 mod scaling;
+mod score_text;
 mod shard;
 mod signals;
 mod smoothing;

@@ -181,19 +181,25 @@ impl Summary {
 
     /// The report as aligned text.
     pub fn to_text(&self) -> String {
-        let width = |length: &dyn Fn(&(&'static str, String, String)) -> usize| {
-            self.rows.iter().map(length).max().unwrap_or_default()
-        };
-        let names = width(&|row| row.0.chars().count());
-        let values = width(&|row| row.1.chars().count());
-        let mut text = self.title.clone() + "\n";
-        for (name, value, meaning) in &self.rows {
-            let line = format!("  {name:names$}  {value:values$}  {meaning}");
-            text += line.trim_end();
-            text.push('\n');
-        }
-        text
+        let cells =
+            |(name, value, meaning): &(&str, String, String)| vec![name.to_string(), value.clone(), meaning.clone()];
+        self.title.clone() + "\n" + &aligned(&self.rows.iter().map(cells).collect::<Vec<_>>())
     }
+}
+
+/// Lines of cells, each column as wide as its widest cell.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let count = lines.iter().map(Vec::len).max().unwrap_or_default();
+    let widest =
+        |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or_default()).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("  {cell:width$}"));
+        text += cells.collect::<String>().trim_end();
+        text.push('\n');
+    }
+    text
 }
 
 /// A number for people: six significant digits.

@@ -40,7 +40,22 @@ fn all_methods_are_scored_side_by_side_and_the_best_is_named() {
     assert_eq!(all["best"].as_str(), Some(best.0));
     assert_eq!(all.as_object().map(serde_json::Map::len), Some(5));
     let text = folder.ok(&format!("evaluate {options} {data} --method all")).stdout;
-    assert!(text.contains(&format!("best by nll: {}", best.0)) && text.contains("(nn, 20 samples)"), "{text}");
+    assert!(text.ends_with(&format!("best by nll: {}\n", best.0)), "{text}");
+    let line = |first: &str| {
+        let found = text.lines().map(str::trim).find(|line| line.starts_with(&format!("{first} ")));
+        found.unwrap_or_else(|| panic!("no line of {first} in {text}"))
+    };
+    let columns: Vec<&str> = line("method").split_whitespace().skip(1).collect();
+    assert_eq!(columns, ["n", "mse", "rmse", "nll", "crps", "coverage_90"]);
+    for method in ["map", "glm", "nn", "riemannian"] {
+        let values = line(method).split_whitespace().skip(1);
+        for (column, value) in columns.iter().zip(values) {
+            // Six digits are printed.
+            let (printed, exact) = (value.parse::<f64>().unwrap_or(f64::NAN), number(&all[method][*column]));
+            assert!((printed - exact).abs() <= 1e-5 * exact.abs(), "{method} {column}: {printed} for {exact}");
+        }
+    }
+    assert!(line("nn").ends_with("  20 samples"), "{text}");
     folder.refuses(
         &format!("predict --posterior p.safetensors --inputs {} --method all", repository("data/snelson.csv")),
         &["belongs to `rla evaluate`"],
