@@ -6,7 +6,10 @@ pub mod images;
 
 use std::path::{Path, PathBuf};
 
+use ndarray::Array2;
+use rand::Rng;
 use rand::seq::SliceRandom;
+use rand_distr::StandardNormal;
 use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::internals::random::{Purpose, stream};
 use riemannian_laplace::{Dataset, Result, Standardize};
@@ -60,6 +63,19 @@ impl Classes {
             Self::Digits => 10,
         }
     }
+}
+
+/// Two interleaved half circles, one a class, with normal noise of the given size; another index is another draw.
+pub fn moons(points: usize, noise: f64, index: u64) -> Result<Dataset> {
+    let generator = &mut stream(1, Purpose::Data, index);
+    let (mut inputs, mut targets) = (Array2::zeros((points, 2)), Array2::zeros((points, 1)));
+    for (n, (mut input, mut target)) in inputs.rows_mut().into_iter().zip(targets.rows_mut()).enumerate() {
+        let (sin, cos) = (std::f64::consts::PI * generator.random::<f64>()).sin_cos();
+        let (x, y, class) = if n % 2 == 0 { (cos, sin, 0.0) } else { (1.0 - cos, 0.5 - sin, 1.0) };
+        let mut noisy = |value: f64| value + noise * generator.sample::<f64, _>(StandardNormal);
+        (input[0], input[1], target[0]) = (noisy(x), noisy(y), class);
+    }
+    Dataset::new(inputs, targets)
 }
 
 /// Training and test data.
