@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ndarray::{Array2, array};
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::data::{Standardization, Table, TableOptions, row_blocks};
+use riemannian_laplace::internals::data::{DataError, Standardization, Table, TableOptions, row_blocks};
 use riemannian_laplace::{Batches, Dataset, Scaling, Schema, Standardize};
 
 /// A CSV file that exists for the duration of a test.
@@ -229,9 +229,9 @@ fn targets_are_standardised_only_when_asked() -> Result<(), Error> {
     assert_eq!(scaled.targets(), data.targets());
     let scaling = scaled.schema().scaling().expect("a scaling");
     assert_eq!((scaling.inputs.scale(), &scaling.targets), (&[1.0, 1.0][..], &None));
-    assert!(matches!(scaled.standardized(Standardize::Inputs), Err(Error::AlreadyScaled)));
+    assert!(matches!(scaled.standardized(Standardize::Inputs), Err(Error::Data(DataError::AlreadyScaled))));
     let labelled = table("x,y\n1,no\n2,yes\n").labelled_dataset(&names(&["y"]))?;
-    assert!(matches!(labelled.standardized(Standardize::InputsAndTargets), Err(Error::ScaledClasses)));
+    assert!(matches!(labelled.standardized(Standardize::InputsAndTargets), Err(Error::Data(DataError::ScaledClasses))));
     assert!(labelled.standardized(Standardize::Inputs).is_ok());
     Ok(())
 }

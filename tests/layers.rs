@@ -23,6 +23,7 @@ use candle_nn::VarMap;
 use faer::{Accum, Mat};
 use ndarray::Array2;
 use riemannian_laplace::Error;
+use riemannian_laplace::internals::data::DataError;
 use riemannian_laplace::internals::map::{
     BlockShape, BlockSums, Evaluator, Jet, KroneckerFactors, Map, Rows, RowsAlong, Scratch, frozen_rows, jacobian,
 };
@@ -355,6 +356,9 @@ fn kronecker_factors_are_sums_over_points_and_rows() {
             assert_all_close(&lower_as_list(&sum.sensitivities), &lower_as_list(&all.sensitivities), 1e-13, name);
             assert_eq!(sum.count, all.count, "{name}");
         }
-        assert!(matches!(map.at_points(&[0, POINTS]), Err(Error::Row { row: POINTS, n_rows: POINTS })));
+        assert!(matches!(
+            map.at_points(&[0, POINTS]),
+            Err(Error::Data(DataError::Row { row: POINTS, n_rows: POINTS }))
+        ));
     }
 }

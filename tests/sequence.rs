@@ -3,6 +3,7 @@
 mod common;
 
 use ndarray::{Array2, Axis, Slice};
+use riemannian_laplace::internals::laplace::PosteriorError;
 use riemannian_laplace::{
     Activation, Contents, CurvatureKind, Dataset, Error, EvidenceOptions, Family, FitOptions, Laplace, MetricName,
     Network, SamplerOptions, Structure, Unsupported,
@@ -145,7 +146,7 @@ fn further_data_must_have_the_same_columns() -> Outcome {
     let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
     let other = riemannian_laplace::Schema::new(names(&["x2", "x1"]), names(&["y"]))?;
     let error = laplace.update(data.clone().with_schema(other)?).expect_err("other names");
-    assert!(matches!(error, Error::OtherColumns { .. }), "{error}");
+    assert!(matches!(error, Error::Posterior(PosteriorError::OtherColumns { .. })), "{error}");
     let error = laplace.update(Dataset::new(normal_matrix(3, 1, 1), normal_matrix(3, 1, 2))?).expect_err("one input");
     assert!(matches!(error, Error::Size { expected: 2, found: 1, .. }), "{error}");
     assert_eq!(laplace.n_data(), 40);
@@ -316,7 +317,7 @@ fn what_needs_the_data_of_the_earlier_task_says_so() -> Outcome {
         let laplace = second_task(structure, &[0.4])?;
         for metric in [MetricName::Fisher, MetricName::Monge, MetricName::EmpiricalFisher] {
             let error = laplace.sample_riemannian(metric, &SamplerOptions::first(2), &()).expect_err("no old data");
-            assert!(matches!(error, Error::EarlierDataGone { .. }), "{error}");
+            assert!(matches!(error, Error::Posterior(PosteriorError::EarlierDataGone { .. })), "{error}");
         }
         let samples = laplace.sample_riemannian(MetricName::Euclidean, &SamplerOptions::first(2), &())?;
         assert_eq!(samples.theta.nrows(), 2);

@@ -5,13 +5,14 @@ use std::error::Error as _;
 
 use pyo3::prelude::*;
 use riemannian_laplace::Error;
+use riemannian_laplace::internals::network::OnnxError;
 
 /// The class for an error.
 fn class(error: &Error) -> &'static str {
     match error {
         Error::Io { .. } | Error::Write { .. } | Error::NotAFile { .. } => "FileError",
         Error::Memory { .. } => "MemoryLimitError",
-        Error::Unsupported(_) | Error::OnnxNode { .. } => "UnsupportedError",
+        Error::Unsupported(_) | Error::Onnx(OnnxError::Node { .. }) => "UnsupportedError",
         error if error.is_input() => "InputError",
         _ => "NumericalError",
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use riemannian_laplace::Error;
+use riemannian_laplace::internals::data::TableError;
+use riemannian_laplace::internals::laplace::PosteriorError;
 
 use super::signals::INTERRUPTED;
 
@@ -119,13 +121,13 @@ fn with_flags(error: &Error) -> String {
         Error::Uncertified { .. } => vec!["`--max-steps`, `--allow-uncertified`".to_string()],
         Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
         Error::BatchSize { .. } => vec!["`--metric-batch`".to_string()],
-        Error::UnknownColumn { .. } => vec!["`--ignore`".to_string()],
-        Error::EmptyCell { .. } => vec!["`--ignore`, `--drop-missing`".to_string()],
+        Error::Table(TableError::UnknownColumn { .. }) => vec!["`--ignore`".to_string()],
+        Error::Table(TableError::EmptyCell { .. }) => vec!["`--ignore`, `--drop-missing`".to_string()],
         Error::TunedToBound { bound, .. } => vec![format!("`--{}`", bound.parameter.replace(' ', "-"))],
         Error::IndefiniteHessian { .. } | Error::UnboundedEvidence => {
             vec!["`--prior-precision`, `--curvature ggn`".to_string()]
         }
-        Error::EarlierDataGone { .. } => vec!["`--metric euclidean`".to_string()],
+        Error::Posterior(PosteriorError::EarlierDataGone { .. }) => vec!["`--metric euclidean`".to_string()],
         Error::Metadata { key: "format", .. } => vec!["`rla fit` writes posteriors".to_string()],
         _ => Vec::new(),
     };

@@ -9,7 +9,7 @@ use std::ops::Range;
 use ndarray::{Axis, CowArray, Ix2, Slice};
 
 use super::{Dataset, Schema};
-use crate::error::{Error, Result};
+use crate::error::{DataError, Error, Result};
 use crate::team::{Parts, Team};
 
 /// The greatest number of blocks.
@@ -136,10 +136,10 @@ impl Batches for Dataset {
 
     fn batches(&self, rows: Range<usize>, most_rows: usize) -> Result<BatchIterator<'_>> {
         if most_rows == 0 {
-            return Err(Error::EmptyBatch);
+            return Err(Error::Data(DataError::EmptyBatch));
         }
         if rows.start > rows.end || rows.end > self.len() {
-            return Err(Error::Rows { start: rows.start, end: rows.end, n_rows: self.len() });
+            return Err(Error::Data(DataError::Rows { start: rows.start, end: rows.end, n_rows: self.len() }));
         }
         let end = rows.end;
         let batch = move |first_row: usize| {
@@ -222,10 +222,13 @@ mod tests {
     #[test]
     fn rows_that_do_not_exist_are_refused() -> Result<()> {
         let data = Dataset::new(Array2::zeros((3, 1)), Array2::zeros((3, 1)))?;
-        assert!(matches!(data.batches(2..4, 1).err(), Some(Error::Rows { start: 2, end: 4, n_rows: 3 })));
+        assert!(matches!(
+            data.batches(2..4, 1).err(),
+            Some(Error::Data(DataError::Rows { start: 2, end: 4, n_rows: 3 }))
+        ));
         let backwards = Range { start: 2, end: 1 };
         assert!(data.batches(backwards, 1).is_err());
-        assert!(matches!(data.batches(0..3, 0).err(), Some(Error::EmptyBatch)));
+        assert!(matches!(data.batches(0..3, 0).err(), Some(Error::Data(DataError::EmptyBatch))));
         assert_eq!(data.batches(3..3, 1)?.count(), 0);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use ndarray::{Array2, Axis};
 
 use super::{Scaling, Schema};
-use crate::error::{Error, Result, check_size};
+use crate::error::{DataError, Error, Result, check_size};
 use crate::likelihood::Likelihood;
 
 /// Inputs (one row per data point), the targets that belong to them, and the names of the columns.
@@ -109,7 +109,7 @@ impl Dataset {
     /// The rows with the given indices, in that order. An index beyond the last row is an error.
     pub fn select(&self, rows: &[usize]) -> Result<Self> {
         if let Some(&row) = rows.iter().find(|&&row| row >= self.len()) {
-            return Err(Error::Row { row, n_rows: self.len() });
+            return Err(Error::Data(DataError::Row { row, n_rows: self.len() }));
         }
         if rows.is_empty() {
             return Err(Error::NoRows { what: "the selection".to_string() });
@@ -140,7 +140,7 @@ impl Dataset {
     /// The data as seen by a network that was trained on data scaled in this way; the schema keeps the scaling.
     pub fn scaled_by(&self, scaling: Scaling) -> Result<Self> {
         if self.schema.scaling().is_some() {
-            return Err(Error::AlreadyScaled);
+            return Err(Error::Data(DataError::AlreadyScaled));
         }
         let schema = self.schema.clone().with_scaling(scaling)?;
         let inputs = schema.scale_inputs(self.inputs.view())?;

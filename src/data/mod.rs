@@ -22,6 +22,7 @@ mod stream;
 #[cfg(feature = "cli")]
 mod table;
 
+pub use crate::error::{DataError, TableError};
 pub(crate) use batches::sum_over_blocks_of;
 pub use batches::{Batch, BatchIterator, Batches, row_blocks, sum_over_blocks};
 pub(crate) use dataset::check_targets;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Batch, BatchIterator, Batches};
-use crate::error::{Error, Result, check_size};
+use crate::error::{DataError, Error, Result, check_size};
 
 /// The rows of a source in pieces of [`Pieces::ROWS`] (the last may be shorter), in any order. Consecutive ones are read
 /// without looking for their place.
@@ -58,7 +58,7 @@ impl<'a> Pieces<'a> {
             Some((next, pass)) if next == piece => pass,
             _ => self.data.batches(rows.start..total, Self::ROWS)?,
         };
-        let batch = pass.next().ok_or(Error::Row { row: rows.start, n_rows: total })??;
+        let batch = pass.next().ok_or(Error::Data(DataError::Row { row: rows.start, n_rows: total }))??;
         check_size("first row of a batch", rows.start, batch.first_row)?;
         check_size("number of rows of a batch", rows.len(), batch.len())?;
         self.open = Some((piece + 1, pass));

@@ -12,7 +12,7 @@ use ndarray::Array2;
 use super::Table;
 use super::line_numbers::LineNumbers;
 use super::table::{Words, missing_column};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TableError};
 use crate::memory::{self, Reservation};
 use crate::tensors::refuse_devices;
 
@@ -120,7 +120,7 @@ impl OpenTable {
             Some(_) if self.drop_missing => Ok(Some((place, Kept::No))),
             Some(&column) => {
                 let (path, column) = (self.path.clone(), name(&self.header, column));
-                Err(Error::EmptyCell { path, line: place.line(), column })
+                Err(Error::Table(TableError::EmptyCell { path, line: place.line(), column }))
             }
         }
     }
@@ -243,7 +243,12 @@ impl Cells {
                 Ok(value) if value.is_finite() => self.values.push(value),
                 Ok(_) => {
                     let column = name(header, column);
-                    return Err(Error::Cell { path: path.to_path_buf(), line, column, text: text.to_string() });
+                    return Err(Error::Table(TableError::Cell {
+                        path: path.to_path_buf(),
+                        line,
+                        column,
+                        text: text.to_string(),
+                    }));
                 }
                 Err(_) => {
                     self.values.push(f64::NAN);
@@ -270,10 +275,12 @@ impl Cells {
             };
             return Err(Error::NoRows { what });
         }
-        let values = Array2::from_shape_vec((self.lines.len(), kept.len()), self.values).map_err(|_| Error::Csv {
-            path: path.to_path_buf(),
-            line: 1,
-            problem: "rows of unequal length".to_string(),
+        let values = Array2::from_shape_vec((self.lines.len(), kept.len()), self.values).map_err(|_| {
+            Error::Table(TableError::Syntax {
+                path: path.to_path_buf(),
+                line: 1,
+                problem: "rows of unequal length".to_string(),
+            })
         })?;
         Ok(Table {
             path: path.to_path_buf(),
@@ -354,7 +361,7 @@ fn reading(path: &Path) -> String {
 
 /// Checks that the first line names every column, once, and is not data.
 fn check_header(path: &Path, line: u64, header: &[String]) -> Result<()> {
-    let wrong = |problem: String| Err(Error::Csv { path: path.to_path_buf(), line, problem });
+    let wrong = |problem: String| Err(Error::Table(TableError::Syntax { path: path.to_path_buf(), line, problem }));
     if header.is_empty() {
         return wrong("the file is empty; a header is needed".to_string());
     }
@@ -414,7 +421,7 @@ fn malformed(path: &Path, error: csv::Error) -> Error {
         csv::ErrorKind::Utf8 { .. } => "not valid UTF-8 text".to_string(),
         other => format!("{other:?}"),
     };
-    Error::Csv { path: path.to_path_buf(), line, problem }
+    Error::Table(TableError::Syntax { path: path.to_path_buf(), line, problem })
 }
 
 #[cfg(test)]

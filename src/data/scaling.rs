@@ -5,7 +5,7 @@ use std::path::Path;
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, check_size};
+use crate::error::{DataError, Error, Result, check_size};
 
 /// The mean and scale of each column.
 ///
@@ -51,7 +51,7 @@ impl Standardization {
     pub fn new(mean: Vec<f64>, scale: Vec<f64>) -> Result<Self> {
         check_size("number of scales", mean.len(), scale.len())?;
         let refuse = |what, index: usize, value, requirement| {
-            Err(Error::Standardization { what, column: index + 1, value, requirement })
+            Err(Error::Data(DataError::Standardization { what, column: index + 1, value, requirement }))
         };
         if let Some((index, &value)) = mean.iter().enumerate().find(|(_, value)| !value.is_finite()) {
             return refuse("mean", index, value, "finite");
@@ -170,8 +170,9 @@ impl Scaling {
     /// Reads a JSON file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
-        serde_json::from_str(&text)
-            .map_err(|error| Error::ScalingFile { path: path.to_path_buf(), problem: error.to_string() })
+        serde_json::from_str(&text).map_err(|error| {
+            Error::Data(DataError::ScalingFile { path: path.to_path_buf(), problem: error.to_string() })
+        })
     }
 }
 

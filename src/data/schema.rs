@@ -7,7 +7,7 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 use serde::{Deserialize, Serialize};
 
 use super::{Scaling, Standardization};
-use crate::error::{Error, Result, check_size, shown};
+use crate::error::{DataError, Error, Result, check_size, shown};
 
 /// The metadata key under which a model file keeps the names of its columns and classes, as JSON.
 pub const SCHEMA_KEY: &str = "schema";
@@ -267,7 +267,7 @@ impl Schema {
             if let Some(targets) = &scaling.targets {
                 check_size("number of scaled target columns", self.targets.len(), targets.n_columns())?;
                 if self.classes.is_some() {
-                    return Err(Error::ScaledClasses);
+                    return Err(Error::Data(DataError::ScaledClasses));
                 }
             }
         }
@@ -291,10 +291,10 @@ fn check_names<'a>(what: &'static str, names: impl Iterator<Item = &'a String>) 
     let mut seen = HashSet::new();
     for (index, name) in names.enumerate() {
         if name.is_empty() {
-            return Err(Error::EmptyName { what, index: index + 1 });
+            return Err(Error::Data(DataError::EmptyName { what, index: index + 1 }));
         }
         if !seen.insert(name) {
-            return Err(Error::DuplicateName { what, name: name.clone() });
+            return Err(Error::Data(DataError::DuplicateName { what, name: name.clone() }));
         }
     }
     Ok(())
@@ -340,9 +340,12 @@ mod tests {
         assert!(Schema::new(names(&["a", "b"]), names(&["c"])).is_ok());
         for (inputs, targets) in [(&["a", "a"][..], &["y"][..]), (&["a"], &["a"]), (&["a"], &["y", "y"])] {
             let error = Schema::new(names(inputs), names(targets)).unwrap_err();
-            assert!(matches!(error, Error::DuplicateName { what: "column", .. }), "{error}");
+            assert!(matches!(error, Error::Data(DataError::DuplicateName { what: "column", .. })), "{error}");
         }
-        assert!(matches!(Schema::new(names(&["a", ""]), vec![]), Err(Error::EmptyName { index: 2, .. })));
+        assert!(matches!(
+            Schema::new(names(&["a", ""]), vec![]),
+            Err(Error::Data(DataError::EmptyName { index: 2, .. }))
+        ));
         assert!(Schema::unnamed(1, 1).with_classes(names(&["no", "no"])).is_err());
     }
 
@@ -354,7 +357,7 @@ mod tests {
         assert!(schema.clone().with_scaling(scaling(2, Some(2))).is_err());
         let classes = schema.with_classes(names(&["no", "yes"])).expect("classes");
         assert!(classes.clone().with_scaling(scaling(2, None)).is_ok());
-        assert!(matches!(classes.with_scaling(scaling(2, Some(1))), Err(Error::ScaledClasses)));
+        assert!(matches!(classes.with_scaling(scaling(2, Some(1))), Err(Error::Data(DataError::ScaledClasses))));
     }
 
     #[test]

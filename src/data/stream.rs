@@ -9,7 +9,7 @@ use super::index::{Labels, Mark, Part, at, scan};
 use super::reader::{Cells, OpenTable};
 use super::table::{missing_column, with_words};
 use super::{Batch, BatchIterator, Batches, Dataset, Scaling, Schema, Table, TableOptions};
-use crate::error::{Error, Result, TeamError};
+use crate::error::{DataError, Error, Result, TableError, TeamError};
 use crate::memory;
 use crate::team::Team;
 use crate::tensors::require_regular;
@@ -103,7 +103,7 @@ impl CsvStream {
     /// The same file as seen by a network that was trained on data scaled in this way.
     pub fn scaled_by(mut self, scaling: Scaling) -> Result<Self> {
         if self.schema.scaling().is_some() {
-            return Err(Error::AlreadyScaled);
+            return Err(Error::Data(DataError::AlreadyScaled));
         }
         self.schema = self.schema.with_scaling(scaling)?;
         Ok(self)
@@ -132,10 +132,10 @@ impl CsvStream {
     /// The rows of a range, from the nearest mark before it.
     fn rows(&self, rows: Range<usize>, most_rows: usize) -> Result<Rows<'_>> {
         if most_rows == 0 {
-            return Err(Error::EmptyBatch);
+            return Err(Error::Data(DataError::EmptyBatch));
         }
         if rows.start > rows.end || rows.end > self.n_rows {
-            return Err(Error::Rows { start: rows.start, end: rows.end, n_rows: self.n_rows });
+            return Err(Error::Data(DataError::Rows { start: rows.start, end: rows.end, n_rows: self.n_rows }));
         }
         let mut table = OpenTable::open(&self.path, &self.options, |_, _, _| Ok(()))?;
         let after = self.marks.partition_point(|mark| mark.row <= rows.start as u64);
@@ -254,9 +254,13 @@ fn with_labels(path: &Path, schema: Schema, parts: &[Part]) -> Result<Schema> {
     let word = all.iter().find_map(|labels| labels.word.zip(labels.words.first()));
     let Some((word_line, word)) = word else { return Ok(schema) };
     match all.iter().find_map(|labels| labels.number) {
-        Some((number_line, number)) => {
-            Err(Error::MixedLabels { path: path.to_path_buf(), word: word.clone(), word_line, number, number_line })
-        }
+        Some((number_line, number)) => Err(Error::Table(TableError::MixedLabels {
+            path: path.to_path_buf(),
+            word: word.clone(),
+            word_line,
+            number,
+            number_line,
+        })),
         None => with_words(schema, &all.into_iter().map(|labels| labels.words).collect::<Vec<_>>()),
     }
 }

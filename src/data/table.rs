@@ -10,7 +10,7 @@ use ndarray::{Array2, Axis};
 use super::line_numbers::LineNumbers;
 use super::schema::list_names;
 use super::{Dataset, Schema};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, TableError, shown};
 use crate::likelihood::Likelihood;
 use crate::memory::Reservation;
 
@@ -130,7 +130,9 @@ impl Table {
     /// Adds the file and line to an error about a data point.
     pub fn locate(&self, error: Error) -> Error {
         match error {
-            Error::Target { row, source } => Error::TargetAt { path: self.path.clone(), line: self.line(row), source },
+            Error::Target { row, source } => {
+                Error::Table(TableError::Target { path: self.path.clone(), line: self.line(row), source })
+            }
             Error::Size { what, expected, found } => {
                 Error::Size { what: format!("{}: {what}", self.path.display()), expected, found }
             }
@@ -162,7 +164,9 @@ impl Table {
     fn refuse_unknown(&self, schema: &Schema) -> Result<()> {
         let known: HashSet<&String> = schema.inputs().iter().chain(schema.targets()).collect();
         match self.columns.iter().find(|name| !known.contains(name)) {
-            Some(name) => Err(Error::UnknownColumn { path: self.path.clone(), column: name.clone() }),
+            Some(name) => {
+                Err(Error::Table(TableError::UnknownColumn { path: self.path.clone(), column: name.clone() }))
+            }
             None => Ok(()),
         }
     }
@@ -190,12 +194,12 @@ impl Table {
             Some((row, column, words.distinct.get(word)?))
         };
         match columns.iter().filter_map(first).min() {
-            Some((row, column, word)) => Err(Error::Cell {
+            Some((row, column, word)) => Err(Error::Table(TableError::Cell {
                 path: self.path.clone(),
                 line: self.line(row),
                 column: self.names(&[column]).concat(),
                 text: word.clone(),
-            }),
+            })),
             None => Ok(()),
         }
     }
@@ -212,13 +216,13 @@ impl Table {
             Some((row, words.distinct.get(word)?))
         });
         match (number, word) {
-            (Some((number_row, number)), Some((word_row, word))) => Err(Error::MixedLabels {
+            (Some((number_row, number)), Some((word_row, word))) => Err(Error::Table(TableError::MixedLabels {
                 path: self.path.clone(),
                 word: word.clone(),
                 word_line: self.line(word_row),
                 number,
                 number_line: self.line(number_row),
-            }),
+            })),
             _ => Ok(()),
         }
     }
@@ -238,12 +242,14 @@ impl Table {
             for (row, label) in labels.iter_mut().enumerate() {
                 let word = cells.next_if(|cell| cell.0 == row).and_then(|cell| words?.distinct.get(cell.1));
                 let text = word.map_or_else(|| Cow::Owned(label.to_string()), |word| Cow::Borrowed(word.as_str()));
-                let found = index.get(text.as_ref()).ok_or_else(|| Error::UnknownClass {
-                    path: self.path.clone(),
-                    line: self.line(row),
-                    column: self.names(&[column]).concat(),
-                    label: text.as_ref().into(),
-                    classes: list_names(classes).into(),
+                let found = index.get(text.as_ref()).ok_or_else(|| {
+                    Error::Table(TableError::UnknownClass {
+                        path: self.path.clone(),
+                        line: self.line(row),
+                        column: self.names(&[column]).concat(),
+                        label: text.as_ref().into(),
+                        classes: list_names(classes).into(),
+                    })
                 })?;
                 *label = *found as f64;
             }
@@ -282,7 +288,7 @@ pub(super) fn missing_column(path: &Path, name: &str, columns: &[String]) -> Err
             .collect();
         format!("the nearest names of its {} columns are {}", columns.len(), nearest.join(", "))
     };
-    Error::MissingColumn { path: path.to_path_buf(), column: name.to_string(), available }
+    Error::Table(TableError::MissingColumn { path: path.to_path_buf(), column: name.to_string(), available })
 }
 
 /// The number of letters to insert, delete or replace, ignoring case, to turn one name into the other.

@@ -3,17 +3,23 @@
 //! Error types of other folders are defined here too, by topic, and re-exported there: this folder imports no other.
 
 mod backbone;
+mod dataset;
 mod integration;
 mod memory;
+mod methods;
 mod names;
+mod onnx;
 mod optimization;
+mod posterior;
 mod problems;
 mod reference;
 mod samples;
 mod selection;
 mod state_dict;
+mod table;
 mod target;
 mod team;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -23,10 +29,13 @@ mod unsupported;
 use std::path::PathBuf;
 
 pub use backbone::BackboneError;
+pub use dataset::DataError;
 pub use integration::InvalidOptions;
 pub(crate) use memory::gigabytes;
 pub use names::{UnknownActivation, UnknownLikelihood, UnknownMetric, UnknownStructure};
+pub use onnx::OnnxError;
 pub use optimization::{AtBound, OptimizeError};
+pub use posterior::PosteriorError;
 pub use problems::InvalidProblem;
 #[cfg(any(feature = "reference", test))]
 pub use reference::ReferenceLimits;
@@ -34,8 +43,10 @@ pub use reference::{InvalidChains, Refusal};
 pub use samples::{JoinError, SamplingCount};
 pub use selection::SelectionError;
 pub use state_dict::StateDictProblem;
+pub use table::TableError;
 pub use target::{NoiseError, TargetError};
 pub use team::TeamError;
+pub use tensors::TensorError;
 pub use text::printable;
 pub(crate) use text::shown;
 pub use training::InvalidTraining;
@@ -80,64 +91,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A tensor that must be there is not.
-    #[error("{path}: tensor `{tensor}` is missing; the file holds {found}", path = .path.display(), found = printable(.found))]
-    MissingTensor {
-        /// The file.
-        path: PathBuf,
-        /// The tensor that was looked for.
-        tensor: String,
-        /// What the file holds instead.
-        found: String,
-    },
-    /// A tensor of an unsupported type.
-    #[error("{path}: tensor `{tensor}` has dtype {dtype}; use F32 or F64", path = .path.display(), tensor = shown(.tensor))]
-    TensorDtype {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Its type.
-        dtype: String,
-    },
-    /// A tensor of the wrong shape.
-    #[error("{path}: tensor `{tensor}` has shape {found:?}; {expected}", path = .path.display(), tensor = shown(.tensor))]
-    TensorShape {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// The shape it has.
-        found: Vec<usize>,
-        /// The shape it needs, in words.
-        expected: String,
-    },
-    /// A tensor that holds a NaN or an infinity.
-    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; all values must be finite", path = .path.display(), tensor = shown(.tensor))]
-    TensorNotFinite {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Where, counting in row-major order.
-        index: usize,
-        /// The value there.
-        value: f64,
-    },
-    /// A tensor that holds a meaningless number.
-    #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; it must be {requirement}", path = .path.display(), tensor = shown(.tensor))]
-    TensorValue {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        tensor: String,
-        /// Where, counting in row-major order.
-        index: usize,
-        /// The value there.
-        value: f64,
-        /// What it must be.
-        requirement: &'static str,
-    },
+    /// A tensor of a file that is missing, or not as it must be.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
     /// A state dict that cannot be read as a chain of layers.
     #[error("{path}: tensor `{tensor}` {problem}", path = .path.display(), tensor = shown(.tensor))]
     StateDict {
@@ -167,26 +123,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// An ONNX file that holds no network that can be read.
-    #[error("{path}: not an ONNX network that can be read: {problem}", path = .path.display(), problem = printable(.problem))]
-    OnnxFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A node of an ONNX graph that no layer represents.
-    #[error("{path}: node `{node}` (operator {operator}): {problem}", path = .path.display(), node = shown(.node), operator = shown(.operator), problem = printable(.problem))]
-    OnnxNode {
-        /// The file.
-        path: PathBuf,
-        /// The node.
-        node: Box<str>,
-        /// Its operator.
-        operator: Box<str>,
-        /// Why it cannot be represented.
-        problem: String,
-    },
+    /// An ONNX file that is not read as a network.
+    #[error(transparent)]
+    Onnx(#[from] OnnxError),
     /// A network that does not compute what the framework it comes from did.
     #[error(
         "data point {row}, output {column} (counting from 0): the network gives {found} and the framework {expected}, a \
@@ -217,179 +156,15 @@ pub enum Error {
         /// The given likelihood.
         likelihood: &'static str,
     },
-    /// A posterior that was fitted to another model.
-    #[error(
-        "the posterior belongs to another model ({expected}; the given one is {found}, or has other weights); fit again, or load the model it was fitted to"
-    )]
-    OtherModel {
-        /// The model that the posterior was fitted to.
-        expected: String,
-        /// The given model.
-        found: String,
-    },
-    /// A CSV file that does not parse.
-    #[error("{path}: line {line}: {problem}", path = .path.display(), problem = printable(.problem))]
-    Csv {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: u64,
-        /// What is wrong there.
-        problem: String,
-    },
-    /// A CSV file without a requested column.
-    #[error("{path}: no column `{column}`; {available}", path = .path.display(), column = shown(.column), available = printable(.available))]
-    MissingColumn {
-        /// The file.
-        path: PathBuf,
-        /// The requested column.
-        column: String,
-        /// The existing columns or, if there are many, those with the nearest names.
-        available: String,
-    },
-    /// A CSV file with a column that the model does not know.
-    #[error("{path}: the column `{column}` is neither an input nor a target of the model; remove it, or ignore it by name", path = .path.display(), column = shown(.column))]
-    UnknownColumn {
-        /// The file.
-        path: PathBuf,
-        /// The column.
-        column: String,
-    },
-    /// A CSV cell without contents.
-    #[error("{path}: line {line}, column `{column}`: the cell is empty; fill it in, ignore the column, or drop the rows with empty cells", path = .path.display(), column = shown(.column))]
-    EmptyCell {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: u64,
-        /// The column's name.
-        column: String,
-    },
-    /// Class labels that are partly numbers and partly words.
-    #[error("{path}: the labels are words (`{word}`, line {word_line}) and numbers ({number}, line {number_line}); use one kind", path = .path.display(), word = shown(.word))]
-    MixedLabels {
-        /// The file.
-        path: PathBuf,
-        /// A label that is a word.
-        word: String,
-        /// Its line, counting from 1.
-        word_line: u64,
-        /// A label that is a number.
-        number: f64,
-        /// Its line, counting from 1.
-        number_line: u64,
-    },
-    /// A class label that did not occur when the classes were named.
-    #[error("{path}: line {line}, column `{column}`: `{label}` is not one of the classes {classes}", path = .path.display(), column = shown(.column), label = shown(.label), classes = printable(.classes))]
-    UnknownClass {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: u64,
-        /// The column's name.
-        column: String,
-        /// The label.
-        label: Box<str>,
-        /// The classes that are known.
-        classes: Box<str>,
-    },
-    /// A name that must be unique but is not.
-    #[error("the {what} `{name}` appears twice", name = shown(.name))]
-    DuplicateName {
-        /// What is named: a column, a class.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// A column or a class without a name.
-    #[error("{what} {index} has no name")]
-    EmptyName {
-        /// What has no name: a column, a class.
-        what: &'static str,
-        /// Which one, counting from 1.
-        index: usize,
-    },
-    /// A mean or a scale with which a column cannot be standardised.
-    #[error("the {what} of column {column} is {value}; it must be {requirement}")]
-    Standardization {
-        /// The mean or the scale.
-        what: &'static str,
-        /// The column, counting from 1.
-        column: usize,
-        /// The value.
-        value: f64,
-        /// What it must be.
-        requirement: &'static str,
-    },
-    /// A scaling of targets that are classes.
-    #[error("the targets are classes, which cannot be standardised; leave out the scaling of the targets")]
-    ScaledClasses,
-    /// Data that are standardised already.
-    #[error("the data set is standardised already; standardise the original one")]
-    AlreadyScaled,
-    /// A file that does not hold a scaling.
-    #[error("{path}: not a valid scaling: {problem}; expected {{\"inputs\": {{\"mean\": […], \"scale\": […]}}, \"targets\": {{…}}}}", path = .path.display(), problem = printable(.problem))]
-    ScalingFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A range of rows that the data set does not have.
-    #[error("rows {start}..{end} were requested; the data set has rows 0..{n_rows}")]
-    Rows {
-        /// The first row requested.
-        start: usize,
-        /// The row after the last one requested.
-        end: usize,
-        /// The number of rows.
-        n_rows: usize,
-    },
-    /// A row that a data set does not have.
-    #[error("row {row} was requested; the data set has {n_rows} rows, counting from 0")]
-    Row {
-        /// The row requested.
-        row: usize,
-        /// The number of rows.
-        n_rows: usize,
-    },
-    /// Batches of no rows.
-    #[error("batches of at most 0 rows were requested; allow at least 1")]
-    EmptyBatch,
-    /// A CSV cell that is not a finite number.
-    #[error("{path}: line {line}, column `{column}`: `{text}` is not a finite number", path = .path.display(), column = shown(.column), text = shown(.text))]
-    Cell {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: u64,
-        /// The column's name.
-        column: String,
-        /// The text of the cell.
-        text: String,
-    },
-    /// A target in a CSV file that the likelihood cannot have produced.
-    #[error("{path}: line {line}: {source}", path = .path.display())]
-    TargetAt {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: u64,
-        /// What is wrong with the target.
-        source: TargetError,
-    },
-    /// A number beyond f64 that follows from a row of a CSV file.
-    #[error("{path}: line {line}: {what} (number {column}) is beyond what f64 can hold; check the weights, and the scale of inputs and targets", path = .path.display())]
-    NotFiniteAt {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: u64,
-        /// What is not finite.
-        what: &'static str,
-        /// Which of several, counting from 1.
-        column: usize,
-    },
+    /// A posterior that does not go with what it is used with.
+    #[error(transparent)]
+    Posterior(#[from] PosteriorError),
+    /// A CSV file, by line and column.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Names, scaling and rows of a data set.
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// A structure that does not exist.
     #[error(transparent)]
     UnknownStructure(UnknownStructure),
@@ -665,22 +440,6 @@ pub enum Error {
         /// Its leverage.
         leverage: f64,
     },
-    /// A request that a posterior cannot meet because the data behind its prior are not there.
-    #[error(
-        "the prior is an earlier posterior, and the data behind it, which {what} needs, are gone; sample with the euclidean metric, or fit all data together"
-    )]
-    EarlierDataGone {
-        /// What needs the data.
-        what: &'static str,
-    },
-    /// Further data whose columns are not those of the data before.
-    #[error(
-        "the further data have other columns, classes or scaling than the posterior's data ({expected}); read them by its schema"
-    )]
-    OtherColumns {
-        /// The names of the posterior's columns.
-        expected: String,
-    },
     /// A prior with one precision per group, for a model with other groups.
     #[error(
         "the prior has precisions for groups of {prior:?} parameters, but the model's groups have {model:?}; give one precision, or one per group of the model"
@@ -690,23 +449,6 @@ pub enum Error {
         prior: Vec<usize>,
         /// The sizes of the model's groups.
         model: Vec<usize>,
-    },
-    /// A stored factor that is not the factor of any precision.
-    #[error(
-        "the stored factor is not positive definite: entry {entry} of its diagonal is not a positive number; the file was altered or damaged, fit again"
-    )]
-    StoredFactor {
-        /// The entry, counting from 0.
-        entry: usize,
-    },
-    /// Sums of one structure were to be added to those of another.
-    #[error("curvatures of two different structures cannot be added; fit both parts with the same structure")]
-    OtherStructure,
-    /// A model that cannot be written to a file.
-    #[error("{model} cannot be saved: only networks made of this crate's layers can")]
-    NotSavable {
-        /// The model in words.
-        model: String,
     },
     /// Too many samples of a prediction failed or are uncertified.
     #[error(
@@ -767,67 +509,6 @@ pub enum Error {
     /// Something candle reported.
     #[error("candle: {0}")]
     Candle(#[from] candle_core::Error),
-}
-
-impl Error {
-    /// Whether the caller's input (a file, a value, a combination of options) is at fault, as opposed to the work
-    /// having failed.
-    pub fn is_input(&self) -> bool {
-        !matches!(
-            self,
-            Error::Write { .. }
-                | Error::Cancelled
-                | Error::NotPositiveDefinite { .. }
-                | Error::IndefiniteHessian { .. }
-                | Error::UnboundedEvidence
-                | Error::TunedToBound { .. }
-                | Error::Eigen { .. }
-                | Error::Overflow { .. }
-                | Error::Conditioning { .. }
-                | Error::Memory { .. }
-                | Error::TooLong { .. }
-                | Error::TrainingDiverged { .. }
-                | Error::NoSamples { .. }
-                | Error::Uncertified { .. }
-                | Error::NoStart { .. }
-                | Error::ChainFailed { .. }
-                | Error::NotReference(_)
-                | Error::Optimize(_)
-                | Error::Candle(_)
-        )
-    }
-
-    /// Adds the file and the line to an error about a data point.
-    pub fn located(self, path: &std::path::Path, line: impl FnOnce(usize) -> Result<u64>) -> Self {
-        let path = path.to_path_buf();
-        let placed = match self {
-            Error::Target { row, source } => line(row).map(|line| Error::TargetAt { path, line, source }),
-            Error::NotFinite { what, row, column } => {
-                line(row).map(|line| Error::NotFiniteAt { path, line, what, column: column + 1 })
-            }
-            other => Ok(other),
-        };
-        placed.unwrap_or_else(|error| error)
-    }
-
-    /// The same of rows that are counted from this one.
-    pub(crate) fn in_part_from(self, first_row: usize) -> Self {
-        match self {
-            Error::Target { row, source } => Error::Target { row: first_row + row, source },
-            Error::NotFinite { what, row, column } => Error::NotFinite { what, row: first_row + row, column },
-            other => other,
-        }
-    }
-
-    /// An error in reading, with the file it concerns.
-    pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
-        move |source| Error::Io { path: path.to_path_buf(), source }
-    }
-
-    /// An error in writing, with the file it concerns.
-    pub(crate) fn write(path: &std::path::Path) -> impl Fn(std::io::Error) -> Error + '_ {
-        move |source| Error::Write { path: path.to_path_buf(), source }
-    }
 }
 
 /// The prior precision with which a Hessian becomes positive definite, in words, rounded up.

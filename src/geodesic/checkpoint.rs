@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use super::exponential::Geodesic;
 use super::keeper::{Finished, Keeper};
 use super::samples::Outcome;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TensorError};
 use crate::ode::Status;
 use crate::tensors::{self, FINGERPRINT, TensorFile, Values};
 
@@ -205,7 +205,7 @@ impl Checkpoint {
                 return Ok(tensor.values);
             }
             let (path, expected) = (path.to_path_buf(), format!("expected [{count}]"));
-            Err(Error::TensorShape { path, tensor: name.to_string(), found: tensor.shape, expected })
+            Err(Error::Tensor(TensorError::Shape { path, tensor: name.to_string(), found: tensor.shape, expected }))
         };
         let (evaluations, drift, path_drift) = (column("nfev")?, column("drift")?, column("path_drift")?);
         let (residual, status, certified) = (column("residual")?, column("status")?, column("certified")?);

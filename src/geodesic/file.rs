@@ -26,7 +26,7 @@ use ndarray::Array2;
 
 use super::density::SampleDensities;
 use super::samples::{Outcome, Samples};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TensorError};
 use crate::tensors::{self, TensorFile, Values};
 
 /// Writes samples, failed ones included.
@@ -128,7 +128,12 @@ pub fn read_samples(path: &Path) -> Result<Samples> {
                 if let Some((column, &value)) = matrix.row(row).iter().enumerate().find(|(_, value)| !value.is_finite())
                 {
                     let (path, index) = (path.to_path_buf(), row * size + column);
-                    return Err(Error::TensorNotFinite { path, tensor: tensor.to_string(), index, value });
+                    return Err(Error::Tensor(TensorError::NotFinite {
+                        path,
+                        tensor: tensor.to_string(),
+                        index,
+                        value,
+                    }));
                 }
             }
         }
@@ -186,11 +191,17 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn shape(&self, tensor: &str, found: Vec<usize>, expected: String) -> Error {
-        Error::TensorShape { path: self.path.to_path_buf(), tensor: tensor.to_string(), found, expected }
+        Error::Tensor(TensorError::Shape { path: self.path.to_path_buf(), tensor: tensor.to_string(), found, expected })
     }
 
     fn value(&self, tensor: &str, index: usize, value: f64, requirement: &'static str) -> Error {
-        Error::TensorValue { path: self.path.to_path_buf(), tensor: tensor.to_string(), index, value, requirement }
+        Error::Tensor(TensorError::Value {
+            path: self.path.to_path_buf(),
+            tensor: tensor.to_string(),
+            index,
+            value,
+            requirement,
+        })
     }
 
     fn take_matrix(&mut self, name: &str) -> Result<Array2<f64>> {

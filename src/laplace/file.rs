@@ -17,7 +17,7 @@ use super::record::{
 };
 use super::shard;
 use super::structure::{SavedTensor, SavedTensors};
-use crate::error::{Error, Result, Unsupported, check_size, gigabytes};
+use crate::error::{Error, PosteriorError, Result, TensorError, Unsupported, check_size, gigabytes};
 use crate::map::Model;
 use crate::memory;
 use crate::tensors::{self, TensorFile, Values};
@@ -138,7 +138,10 @@ impl Laplace {
         if same {
             return Ok(posterior);
         }
-        Err(Error::OtherModel { expected: posterior.model().description(), found: model.description() })
+        Err(Error::Posterior(PosteriorError::OtherModel {
+            expected: posterior.model().description(),
+            found: model.description(),
+        }))
     }
 }
 
@@ -161,7 +164,12 @@ impl SavedTensors for Part<'_> {
             return Ok(tensor.values);
         }
         let expected = format!("expected {shape:?}");
-        Err(Error::TensorShape { path: self.path.to_path_buf(), tensor: name, found: tensor.shape, expected })
+        Err(Error::Tensor(TensorError::Shape {
+            path: self.path.to_path_buf(),
+            tensor: name,
+            found: tensor.shape,
+            expected,
+        }))
     }
 
     fn has(&self, name: &str) -> bool {

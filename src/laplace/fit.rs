@@ -12,7 +12,7 @@ use super::problem::{BatchRows, Problem, sigmas};
 use super::share::BlockSums;
 use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_of};
-use crate::error::{Error, Result, Unsupported, check_size};
+use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
 use crate::likelihood::Family;
 use crate::map::{Map, Model};
 use crate::memory;
@@ -94,7 +94,7 @@ impl Laplace {
         check_size("number of data points", self.n_data(), data.len())?;
         if data.schema() != &self.schema {
             let expected = [self.schema.inputs(), self.schema.targets()].concat().join(", ");
-            return Err(Error::OtherColumns { expected });
+            return Err(Error::Posterior(PosteriorError::OtherColumns { expected }));
         }
         self.problem.data = Some(Arc::new(data));
         Ok(())
@@ -278,7 +278,7 @@ impl Laplace {
     /// The same with another model of the same parameters in place of this posterior's.
     pub(crate) fn target_of(&self, model: &dyn Model, what: &'static str) -> Result<Target> {
         if self.prior().is_earlier_posterior() {
-            return Err(Error::EarlierDataGone { what });
+            return Err(Error::Posterior(PosteriorError::EarlierDataGone { what }));
         }
         let data = self.data().ok_or(Error::NoTrainingData { what })?;
         let map = model.bind(data.inputs().view())?;

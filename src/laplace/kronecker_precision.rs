@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kronecker::{Axis, BlockCurvature, precisions_of_blocks};
 use super::structure::{Precision, SavedTensor, SavedTensors, Structure, damaged};
-use crate::error::{Error, Result};
+use crate::error::{Error, PosteriorError, Result};
 use crate::linalg::{
     Cholesky, FailedPivot, column_slice, column_slice_mut, inverse_lower, multiply, pack_lower, packed_diagonal,
     packed_length, unpack_lower,
@@ -78,7 +78,7 @@ impl Kronecker {
                     let mut axis = |name: &str, size: usize| -> Result<Axis> {
                         let values = file.take(&format!("{index}.{name}.values"), &[size])?;
                         if let Some(entry) = values.iter().position(|value| !(*value >= 0.0 && value.is_finite())) {
-                            return Err(Error::StoredFactor { entry });
+                            return Err(Error::Posterior(PosteriorError::StoredFactor { entry }));
                         }
                         let vectors = file.take(&format!("{index}.{name}.vectors"), &[size, size])?;
                         let vectors = MatRef::from_column_major_slice(&vectors, size, size).to_owned();

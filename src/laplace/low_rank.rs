@@ -18,7 +18,7 @@ use super::problem::{BatchRows, Problem};
 use super::structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, same_kind,
 };
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Error, PosteriorError, Result, Unsupported};
 use crate::linalg::{
     Cholesky, add_scaled, column_slice, column_slice_mut, dot, eigenvalues, inverse_lower, multiply,
     multiply_by_own_transpose, norm, symmetric_eigen,
@@ -112,7 +112,7 @@ fn take_factor(problem: &Problem, prefix: &str, file: &mut dyn SavedTensors) -> 
     let d = problem.model.n_params();
     let values = file.take(&format!("{prefix}factor"), &[count, d])?;
     if let Some(entry) = values.iter().position(|value| !value.is_finite()) {
-        return Err(Error::StoredFactor { entry });
+        return Err(Error::Posterior(PosteriorError::StoredFactor { entry }));
     }
     Ok(MatRef::from_column_major_slice(&values, d, count).to_owned())
 }

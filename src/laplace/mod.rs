@@ -33,6 +33,7 @@ mod weight_space;
 mod weights;
 mod without_matrix;
 
+pub use crate::error::PosteriorError;
 pub(crate) use file::Attachment;
 pub use file::Contents;
 pub(crate) use fit::BATCH_NUMBERS;

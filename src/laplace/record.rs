@@ -18,7 +18,7 @@ use super::options::PriorValues;
 use super::problem::Problem;
 use super::structure::{Structure, damaged};
 use crate::data::{Dataset, Schema};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, PosteriorError, Result, TensorError, check_size};
 use crate::likelihood::Family;
 use crate::linalg::{PackedFactor, packed_diagonal, packed_length};
 use crate::map::{Model, Subset};
@@ -60,7 +60,9 @@ impl<'a> Description<'a> {
         structure: Structure,
     ) -> Result<Self> {
         let (model, precision) = (&*problem.model, prior.precision());
-        let record = model.record().ok_or_else(|| Error::NotSavable { model: model.description() })?;
+        let record = model
+            .record()
+            .ok_or_else(|| Error::Posterior(PosteriorError::NotSavable { model: model.description() }))?;
         let mut metadata: BTreeMap<String, String> = [
             ("model", record),
             ("likelihood", to_json(path, "likelihood", &problem.family)?),
@@ -246,13 +248,13 @@ pub(super) fn all_parameters(model: &dyn Model) -> &[f64] {
 fn whole_numbers(path: &Path, tensor: &Tensor) -> Result<Vec<usize>> {
     let number = |(index, value): (usize, &f64)| match *value {
         value if value >= 0.0 && value.fract() == 0.0 && value < MOST_INDICES => Ok(value as usize),
-        value => Err(Error::TensorValue {
+        value => Err(Error::Tensor(TensorError::Value {
             path: path.to_path_buf(),
             tensor: INDICES.to_string(),
             index,
             value,
             requirement: "a whole number, at least 0",
-        }),
+        })),
     };
     tensor.values.iter().enumerate().map(number).collect()
 }
@@ -267,11 +269,13 @@ pub(super) fn from_json<T: DeserializeOwned>(path: &Path, file: &TensorFile, key
 }
 
 fn matrix(path: &Path, name: &str, tensor: Tensor) -> Result<Array2<f64>> {
-    let shape_error = |found: Vec<usize>| Error::TensorShape {
-        path: path.to_path_buf(),
-        tensor: name.to_string(),
-        found,
-        expected: "expected one row per data point".to_string(),
+    let shape_error = |found: Vec<usize>| {
+        Error::Tensor(TensorError::Shape {
+            path: path.to_path_buf(),
+            tensor: name.to_string(),
+            found,
+            expected: "expected one row per data point".to_string(),
+        })
     };
     match tensor.shape[..] {
         [rows, columns] => {

@@ -20,7 +20,7 @@ use super::record::{Described, Description, INDICES, check_fingerprint, metadata
 use super::share::BlockSums;
 use super::structure::{Curvature, SavedTensor, Structure};
 use crate::data::{Batches, Dataset, Schema, row_blocks};
-use crate::error::{Error, Result, TeamError, check_size};
+use crate::error::{Error, PosteriorError, Result, TeamError, check_size};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::prior::Prior;
@@ -136,7 +136,7 @@ impl FitPart {
         metadata.extend(self.notes.iter().map(|(key, value)| (format!("{NOTE}{key}"), value.clone())));
         let mut saved: Vec<SavedTensor> = Vec::new();
         for (number, curvature, fit) in &self.blocks {
-            let sums = curvature.save().ok_or(Error::OtherStructure)?;
+            let sums = curvature.save().ok_or(Error::Posterior(PosteriorError::OtherStructure))?;
             saved.extend(prefixed(&prefix(*number), sums));
             let values = fit.numbers();
             saved.push(SavedTensor { name: fit_name(*number), shape: vec![values.len()], values });

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::problem::{BatchRows, Problem};
 use super::without_matrix::Estimates;
-use crate::error::{Error, Result, UnknownStructure, Unsupported};
+use crate::error::{Error, PosteriorError, Result, UnknownStructure, Unsupported};
 use crate::map::Rows;
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -363,12 +363,12 @@ impl std::fmt::Display for Structure {
 /// The position of the first number that a stored factor cannot have on its diagonal.
 pub(super) fn damaged(diagonal: impl IntoIterator<Item = f64>) -> Result<()> {
     match diagonal.into_iter().position(|value| !(value > 0.0 && value.is_finite())) {
-        Some(entry) => Err(Error::StoredFactor { entry }),
+        Some(entry) => Err(Error::Posterior(PosteriorError::StoredFactor { entry })),
         None => Ok(()),
     }
 }
 
 /// The curvature as the kind that it is merged into.
 pub(super) fn same_kind<T: 'static>(later: Box<dyn Curvature>) -> Result<Box<T>> {
-    later.into_any().downcast::<T>().map_err(|_| Error::OtherStructure)
+    later.into_any().downcast::<T>().map_err(|_| Error::Posterior(PosteriorError::OtherStructure))
 }

@@ -8,7 +8,7 @@ use super::advice::choose;
 use super::fit::{Laplace, accumulate};
 use super::problem::Problem;
 use crate::data::{Batches, Dataset};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, PosteriorError, Result, check_size};
 
 impl Laplace {
     /// Adds further data. The posterior is that of all data together, up to rounding; where it holds its training data,
@@ -58,7 +58,7 @@ impl Laplace {
         check_size("number of input columns", self.schema.inputs().len(), data.schema().inputs().len())?;
         check_size("number of target columns", self.schema.targets().len(), data.schema().targets().len())?;
         let expected = [self.schema.inputs(), self.schema.targets()].concat().join(", ");
-        Err(Error::OtherColumns { expected })
+        Err(Error::Posterior(PosteriorError::OtherColumns { expected }))
     }
 
     /// Adds the sums over new data; `all` are the old and the new ones together, where they are kept.

@@ -15,7 +15,7 @@ use ndarray::Array2;
 
 use crate::data::Dataset;
 pub use crate::error::BackboneError;
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, Result, TensorError, check_size};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::laplace::{Attachment, Contents, FitOptions, Laplace, SavedTensor};
 use crate::likelihood::Family;
@@ -187,12 +187,12 @@ impl<B: Module> LastLayerPosterior<B> {
             serde_json::from_str(inputs).map_err(|error| invalid(format!("cannot be read: {error}")))?;
         let tensor = file.take(path, PROBE_FEATURES)?;
         let (&[rows, columns], values) = (&tensor.shape[..], tensor.values) else {
-            return Err(Error::TensorShape {
+            return Err(Error::Tensor(TensorError::Shape {
                 path: path.to_path_buf(),
                 tensor: PROBE_FEATURES.to_string(),
                 found: tensor.shape,
                 expected: "expected one row per input of the probe batch".to_string(),
-            });
+            }));
         };
         check_size("number of features of the probe batch", laplace.model().n_inputs(), columns)?;
         let features = Array2::from_shape_vec((rows, columns), values).map_err(|error| invalid(error.to_string()))?;

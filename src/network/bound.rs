@@ -7,7 +7,7 @@ use ndarray::ArrayView2;
 
 use super::tape::Tape;
 use super::{Architecture, Sequence};
-use crate::error::{Error, Result, check_size};
+use crate::error::{DataError, Error, Result, check_size};
 use crate::linalg::{affine, column_slice, column_slice_mut};
 use crate::map::{
     BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature,
@@ -139,7 +139,7 @@ impl Map for NetworkMap {
     fn at_points(&self, points: &[usize]) -> Result<Arc<dyn Map>> {
         let n_rows = self.n_points();
         if let Some(&row) = points.iter().find(|point| **point >= n_rows) {
-            return Err(Error::Row { row, n_rows });
+            return Err(Error::Data(DataError::Row { row, n_rows }));
         }
         let inputs = Mat::from_fn(points.len(), self.inputs.ncols(), |row, i| self.inputs[(points[row], i)]);
         Ok(Arc::new(Self { architecture: self.architecture.clone(), inputs }))

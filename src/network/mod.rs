@@ -45,7 +45,7 @@ mod variables;
 )]
 mod widths;
 
-pub use crate::error::{InvalidTraining, StateDictProblem, UnknownActivation};
+pub use crate::error::{InvalidTraining, OnnxError, StateDictProblem, UnknownActivation};
 pub use activation::Activation;
 pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;

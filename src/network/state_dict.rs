@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use super::layer::Layer;
 use super::{Activation, Linear};
-use crate::error::{Error, Result, StateDictProblem, UnknownActivation};
+use crate::error::{DataError, Error, Result, StateDictProblem, TensorError, UnknownActivation};
 use crate::tensors::{Tensor, TensorFile};
 
 /// A linear layer of a state dict by name, and the activation after it.
@@ -53,7 +53,7 @@ impl FromStr for StatedLayer {
             None => (text.trim(), None),
         };
         if name.is_empty() {
-            return Err(Error::EmptyName { what: "layer", index: 1 });
+            return Err(Error::Data(DataError::EmptyName { what: "layer", index: 1 }));
         }
         Ok(Self { name: name.to_string(), activation })
     }
@@ -127,7 +127,7 @@ pub(super) fn stated(
     let names: Vec<String> = layers.iter().map(|layer| layer.name.clone()).collect();
     let mut seen = BTreeSet::new();
     if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
-        return Err(Error::DuplicateName { what: "layer", name: name.clone() });
+        return Err(Error::Data(DataError::DuplicateName { what: "layer", name: name.clone() }));
     }
     let found = chain(path, &mut tensors, &names)?;
     if let Some(name) = tensors.keys().next() {
@@ -146,13 +146,16 @@ pub(super) fn stated(
 
 /// Takes the tensors of these layers, whose shapes must chain.
 fn chain(path: &Path, tensors: &mut BTreeMap<String, Tensor>, stems: &[String]) -> Result<Vec<LayerTensors>> {
-    let shape_error = |name: &str, tensor: &Tensor, expected: String| Error::TensorShape {
-        path: path.to_path_buf(),
-        tensor: name.to_string(),
-        found: tensor.shape.clone(),
-        expected,
+    let shape_error = |name: &str, tensor: &Tensor, expected: String| {
+        Error::Tensor(TensorError::Shape {
+            path: path.to_path_buf(),
+            tensor: name.to_string(),
+            found: tensor.shape.clone(),
+            expected,
+        })
     };
-    let missing = |tensor: String, found: String| Error::MissingTensor { path: path.to_path_buf(), tensor, found };
+    let missing =
+        |tensor: String, found: String| Error::Tensor(TensorError::Missing { path: path.to_path_buf(), tensor, found });
     let mut layers: Vec<LayerTensors> = Vec::new();
     for stem in stems {
         let (weight_name, bias_name) = (tensor_name(stem, "weight"), tensor_name(stem, "bias"));

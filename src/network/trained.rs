@@ -11,7 +11,7 @@ use super::layer::{Layer, ParameterGroup, Verbs};
 use super::state_dict::{self, StatedLayer};
 use super::{Activation, Architecture, Mlp, NetworkMap, Sequence};
 use crate::data::{SCHEMA_KEY, Schema};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, Result, TensorError, check_size};
 use crate::map::{BlockShape, Cut, Group, Map, Model, Rounding};
 use crate::random::{Purpose, stream};
 use crate::tensors::{self, TensorFile, Values};
@@ -147,12 +147,12 @@ impl Network {
         for group in architecture.parameter_groups() {
             let tensor = file.take(path, &group.name)?;
             if tensor.shape != group.shape {
-                return Err(Error::TensorShape {
+                return Err(Error::Tensor(TensorError::Shape {
                     path: path.to_path_buf(),
                     tensor: group.name,
                     found: tensor.shape,
                     expected: format!("the list of layers asks for shape {:?}", group.shape),
-                });
+                }));
             }
             parameters.extend(tensor.values);
         }

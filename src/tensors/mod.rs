@@ -5,6 +5,7 @@ mod read;
 mod whole;
 mod write;
 
+pub use crate::error::TensorError;
 pub use fingerprint::{FINGERPRINT, fingerprint};
 pub(crate) use read::read_bytes;
 pub use read::{Tensor, TensorFile};

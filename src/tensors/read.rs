@@ -10,7 +10,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use super::fingerprint::Digest;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TensorError};
 use crate::memory;
 
 /// A tensor of f64 values in row-major order.
@@ -157,10 +157,12 @@ impl TensorFile {
 
     /// Takes a tensor out of the file's contents.
     pub fn take(&mut self, path: &Path, name: &str) -> Result<Tensor> {
-        self.tensors.remove(name).ok_or_else(|| Error::MissingTensor {
-            path: path.to_path_buf(),
-            tensor: name.to_string(),
-            found: list(&self.names),
+        self.tensors.remove(name).ok_or_else(|| {
+            Error::Tensor(TensorError::Missing {
+                path: path.to_path_buf(),
+                tensor: name.to_string(),
+                found: list(&self.names),
+            })
         })
     }
 
@@ -168,12 +170,12 @@ impl TensorFile {
     pub fn take_rows(&mut self, path: &Path, name: &str, columns: usize, meaning: &str) -> Result<Tensor> {
         let tensor = self.take(path, name)?;
         if !matches!(tensor.shape[..], [rows, width] if rows > 0 && width == columns) {
-            return Err(Error::TensorShape {
+            return Err(Error::Tensor(TensorError::Shape {
                 path: path.to_path_buf(),
                 tensor: name.to_string(),
                 found: tensor.shape,
                 expected: format!("expected [S, {columns}] with S ≥ 1: {meaning}"),
-            });
+            }));
         }
         Ok(tensor)
     }
@@ -247,14 +249,19 @@ fn to_f64(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
     }
     let tensor = to_numbers(path, name, view)?;
     if let Some((index, &value)) = tensor.values.iter().enumerate().find(|(_, value)| !value.is_finite()) {
-        return Err(Error::TensorNotFinite { path: path.to_path_buf(), tensor: name.to_string(), index, value });
+        return Err(Error::Tensor(TensorError::NotFinite {
+            path: path.to_path_buf(),
+            tensor: name.to_string(),
+            index,
+            value,
+        }));
     }
     Ok(tensor)
 }
 
 fn wrong_dtype(path: &Path, name: &str, view: &TensorView<'_>) -> Error {
     let dtype = format!("{:?}", view.dtype());
-    Error::TensorDtype { path: path.to_path_buf(), tensor: name.to_string(), dtype }
+    Error::Tensor(TensorError::Dtype { path: path.to_path_buf(), tensor: name.to_string(), dtype })
 }
 
 fn to_numbers(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {

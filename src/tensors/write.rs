@@ -13,7 +13,7 @@ use std::path::Path;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::{Entry, WholeFile};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TensorError};
 
 /// The key under which a safetensors header keeps its metadata.
 const METADATA: &str = "__metadata__";
@@ -45,12 +45,12 @@ pub fn write(path: &Path, tensors: &[Entry<'_>], metadata: BTreeMap<String, Stri
             return Err(invalid(format!("no tensor may be named `{METADATA}`")));
         }
         if shape.iter().try_fold(1_usize, |size, &axis| size.checked_mul(axis)) != Some(values.len()) {
-            return Err(Error::TensorShape {
+            return Err(Error::Tensor(TensorError::Shape {
                 path: path.to_path_buf(),
                 tensor: name.to_string(),
                 found: shape.clone(),
                 expected: format!("it has {} values", values.len()),
-            });
+            }));
         }
     }
     let header = Header { tensors: &sorted, metadata: &metadata };

@@ -6,6 +6,7 @@ use riemannian_laplace::EvidenceOptions;
 use riemannian_laplace::Family;
 use riemannian_laplace::Model;
 use riemannian_laplace::internals::evidence::PriorStructure;
+use riemannian_laplace::internals::laplace::PosteriorError;
 use riemannian_laplace::internals::tensors::{self, Entry, FINGERPRINT, TensorFile, Values};
 use riemannian_laplace::{Activation, Network};
 use riemannian_laplace::{Contents, FitOptions, Laplace, Structure};
@@ -98,7 +99,7 @@ fn a_posterior_of_another_network_is_refused() -> Outcome {
     let other_activation = Network::new(relu, laplace.parameters().to_vec())?;
     for other in [nearly, other_activation] {
         match Laplace::load_for(&path, &other) {
-            Err(Error::OtherModel { expected, found }) => {
+            Err(Error::Posterior(PosteriorError::OtherModel { expected, found })) => {
                 assert_eq!(expected, laplace.model().description());
                 assert_eq!(found, other.description());
             }

@@ -1,5 +1,6 @@
 //! A model that is a formula against the network that computes the same: two implementations of every derivative.
 
+use riemannian_laplace::internals::laplace::PosteriorError;
 use riemannian_laplace::internals::ode::Integrator;
 use riemannian_laplace::{
     Dataset, Error, EvidenceOptions, Family, FitOptions, FunctionModel, GeodesicOptions, Laplace, MetricName, Model,
@@ -120,7 +121,10 @@ fn a_formula_cannot_be_saved_and_says_so() -> Outcome {
     let path = folder.path().join("posterior.safetensors");
     let [_, formula] = both(&Case::regression(12), Structure::WeightSpace)?;
     let error = formula.save(&path, Default::default()).expect_err("a formula");
-    assert!(matches!(&error, Error::NotSavable { model } if model.contains("17 parameters")), "{error}");
+    assert!(
+        matches!(&error, Error::Posterior(PosteriorError::NotSavable { model }) if model.contains("17 parameters")),
+        "{error}"
+    );
     assert!(!path.exists());
     Ok(())
 }

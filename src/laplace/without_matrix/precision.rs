@@ -11,7 +11,7 @@ use super::block::solve_as_block;
 use super::quadrature::{self, Shared, Whitened};
 use super::solves::solve_together;
 use super::{is_one_scale, training_parts};
-use crate::error::{Error, Result};
+use crate::error::{Error, PosteriorError, Result};
 use crate::laplace::problem::Problem;
 use crate::laplace::structure::{Precision, SavedTensor, SavedTensors, Structure};
 use crate::linalg::{StoppingRule, dot};
@@ -287,7 +287,7 @@ pub(super) fn load(
     let draws = file.take("draws", &[DRAWS, size])?;
     let numbers = file.take("estimates", &[5])?;
     if let Some(entry) = draws.iter().chain(&numbers).position(|value| !value.is_finite()) {
-        return Err(Error::StoredFactor { entry });
+        return Err(Error::Posterior(PosteriorError::StoredFactor { entry }));
     }
     let parts = training_parts(problem)?;
     let loaded = WithoutMatrix {

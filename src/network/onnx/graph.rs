@@ -10,7 +10,7 @@ use super::constant::{Constant, fold};
 use super::messages::{GraphProto, ModelProto, NodeProto};
 use super::node::Attributes;
 use super::shapes::{self, Settings};
-use crate::error::{Error, Result};
+use crate::error::{Error, OnnxError, Result};
 
 /// What a name in the graph stands for.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ pub struct Graph {
 impl Graph {
     /// Reads the parts of a file that matter and finds out what every value is.
     pub fn new(path: &Path, model: ModelProto) -> Result<Self> {
-        let refuse = |problem: String| Error::OnnxFile { path: path.to_path_buf(), problem };
+        let refuse = |problem: String| Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem });
         let graph = model.graph.ok_or_else(|| refuse("there is no graph in it".to_string()))?;
         let own = |set: &&super::messages::OperatorSetProto| matches!(set.domain.as_str(), "" | "ai.onnx");
         let version = model.opset_import.iter().find(own).map_or(1, |set| set.version);
@@ -228,17 +228,17 @@ impl Graph {
         let name = [&node.name].into_iter().chain(&node.output).find(|name| !name.is_empty());
         let operator =
             if is_standard(node) { node.op_type.clone() } else { format!("{}.{}", node.domain, node.op_type) };
-        Error::OnnxNode {
+        Error::Onnx(OnnxError::Node {
             path: self.path.clone(),
             node: name.cloned().unwrap_or_else(|| format!("number {index}")).into(),
             operator: operator.into(),
             problem: problem.into(),
-        }
+        })
     }
 
     /// A refusal of the file as a whole.
     pub fn refuse_file(&self, problem: impl Into<String>) -> Error {
-        Error::OnnxFile { path: self.path.clone(), problem: problem.into() }
+        Error::Onnx(OnnxError::File { path: self.path.clone(), problem: problem.into() })
     }
 }
 

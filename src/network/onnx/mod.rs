@@ -28,7 +28,7 @@ use prost::Message;
 use self::graph::Graph;
 use self::messages::ModelProto;
 use super::{Activation, Architecture, Network};
-use crate::error::{Error, Result};
+use crate::error::{Error, OnnxError, Result};
 use crate::likelihood::Family;
 use crate::memory;
 use crate::tensors;
@@ -132,9 +132,8 @@ impl Network {
             3.0 * bytes.len() as f64 / 4.0,
             "allow more memory",
         )?;
-        let model = ModelProto::decode(bytes.as_slice()).map_err(|error| Error::OnnxFile {
-            path: path.to_path_buf(),
-            problem: format!("it is not a model: {error}"),
+        let model = ModelProto::decode(bytes.as_slice()).map_err(|error| {
+            Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem: format!("it is not a model: {error}") })
         })?;
         let graph = Graph::new(path, model)?;
         let scores = output::scores(&graph)?;

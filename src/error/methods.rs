@@ -1,0 +1,66 @@
+//! What an error tells the program, and where it happened.
+
+use super::{Error, Result, TableError};
+
+impl Error {
+    /// Whether the caller's input (a file, a value, a combination of options) is at fault, as opposed to the work
+    /// having failed.
+    pub fn is_input(&self) -> bool {
+        !matches!(
+            self,
+            Error::Write { .. }
+                | Error::Cancelled
+                | Error::NotPositiveDefinite { .. }
+                | Error::IndefiniteHessian { .. }
+                | Error::UnboundedEvidence
+                | Error::TunedToBound { .. }
+                | Error::Eigen { .. }
+                | Error::Overflow { .. }
+                | Error::Conditioning { .. }
+                | Error::Memory { .. }
+                | Error::TooLong { .. }
+                | Error::TrainingDiverged { .. }
+                | Error::NoSamples { .. }
+                | Error::Uncertified { .. }
+                | Error::NoStart { .. }
+                | Error::ChainFailed { .. }
+                | Error::NotReference(_)
+                | Error::Optimize(_)
+                | Error::Candle(_)
+        )
+    }
+
+    /// Adds the file and the line to an error about a data point.
+    pub fn located(self, path: &std::path::Path, line: impl FnOnce(usize) -> Result<u64>) -> Self {
+        let path = path.to_path_buf();
+        let placed = match self {
+            Error::Target { row, source } => {
+                line(row).map(|line| Error::Table(TableError::Target { path, line, source }))
+            }
+            Error::NotFinite { what, row, column } => {
+                line(row).map(|line| Error::Table(TableError::NotFinite { path, line, what, column: column + 1 }))
+            }
+            other => Ok(other),
+        };
+        placed.unwrap_or_else(|error| error)
+    }
+
+    /// The same of rows that are counted from this one.
+    pub(crate) fn in_part_from(self, first_row: usize) -> Self {
+        match self {
+            Error::Target { row, source } => Error::Target { row: first_row + row, source },
+            Error::NotFinite { what, row, column } => Error::NotFinite { what, row: first_row + row, column },
+            other => other,
+        }
+    }
+
+    /// An error in reading, with the file it concerns.
+    pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
+        move |source| Error::Io { path: path.to_path_buf(), source }
+    }
+
+    /// An error in writing, with the file it concerns.
+    pub(crate) fn write(path: &std::path::Path) -> impl Fn(std::io::Error) -> Error + '_ {
+        move |source| Error::Write { path: path.to_path_buf(), source }
+    }
+}
