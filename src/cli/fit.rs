@@ -7,32 +7,32 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use riemannian_laplace::Error;
+use riemannian_laplace::EvidenceOptions;
 use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::CsvStream;
-use riemannian_laplace::internals::evaluate::{ClosedForms, TrainingFit};
-use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
+use riemannian_laplace::internals::evaluate::TrainingFit;
+use riemannian_laplace::internals::evidence::{Free, PriorStructure};
 use riemannian_laplace::internals::laplace::FitPart;
 use riemannian_laplace::internals::team::Shard;
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
-use riemannian_laplace::{EvidenceOptimum, EvidenceOptions, ValidationOptimum};
-use serde::Serialize;
 
 use super::arguments::{self, LikelihoodName};
 use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
-use super::fit_score::{self, ScoreReport};
+use super::fit_report::{Checks, Tuning, report};
+use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
 use super::model::ModelArgs;
-use super::output::{OneOrMany, OutputFile, Summary, counted, print, print_json, short, short_list};
+use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior;
 use super::posterior_form::FormArgs;
 use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
 use super::shard;
 use super::source::{Reading, Source};
-use super::training_fit::{self, TrainingFitReport};
-use super::validation::{self, ValidationArgs, ValidationReport};
+use super::training_fit;
+use super::validation::{self, ValidationArgs};
 
 /// Fit the Laplace posterior of a trained network over all its weights, or some of them
 #[derive(Debug, Args)]
@@ -105,62 +105,15 @@ Example, a PyTorch state dict with a known prior precision, and the outcome as J
 
 Example, a network too large for the exact posterior: only its last layer is
 uncertain, or all of it with a Kronecker-factored precision:
-  rla fit --model mnist.safetensors --data digits.csv --target label \
+  rla fit --model mnist.safetensors --data digits.csv --target label \\
       --likelihood categorical --weights last-layer --optimize --out last.safetensors
-  rla fit --model mnist.safetensors --data digits.csv --target label \
+  rla fit --model mnist.safetensors --data digits.csv --target label \\
       --likelihood categorical --structure kron --optimize --out kron.safetensors
 
 Example, the same network with the exact posterior of all weights, without a matrix:
 slower, and evidence and variances have a stated standard error:
-  rla fit --model mnist.safetensors --data digits.csv --target label \
+  rla fit --model mnist.safetensors --data digits.csv --target label \\
       --likelihood categorical --structure matrix-free --optimize --out free.safetensors";
-
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct Report {
-    n_params: usize,
-    n_data: usize,
-    n_outputs: usize,
-    log_likelihood: f64,
-    log_marginal_likelihood: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    log_marginal_likelihood_error: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    products: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<&'static str>,
-    prior_precision: Option<OneOrMany>,
-    prior_mean: OneOrMany,
-    temperature: f64,
-    sigma: Option<OneOrMany>,
-    log_det_ratio: f64,
-    effective_parameters: f64,
-    solver: &'static str,
-    structure: String,
-    curvature: &'static str,
-    seconds: f64,
-    #[serde(flatten)]
-    fit: Option<TrainingFitReport>,
-    #[serde(flatten)]
-    scores: Option<ScoreReport>,
-    #[serde(flatten)]
-    tuning: Option<TuningReport>,
-    #[serde(flatten)]
-    validation: Option<ValidationReport>,
-}
-
-#[derive(Debug, Serialize)]
-struct TuningReport {
-    converged: bool,
-    at_bound: Vec<BoundReport>,
-}
-
-#[derive(Debug, Serialize)]
-struct BoundReport {
-    parameter: &'static str,
-    index: usize,
-    value: f64,
-}
 
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
@@ -213,12 +166,6 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         return Ok(());
     }
     print(&summary(args, (&laplace, origin), &checks, &tuning, seconds).to_text())
-}
-
-/// What is said about a posterior besides its evidence.
-struct Checks {
-    fit: Option<TrainingFit>,
-    scores: Option<ClosedForms>,
 }
 
 /// Refuses a posterior whose figures left the range of f64: nothing that follows from it would mean anything.
@@ -388,18 +335,6 @@ fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure>
     likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
 }
 
-/// The outcome of --optimize.
-enum Tuning {
-    /// It was not requested.
-    Off,
-    /// There was nothing to tune: every value was given.
-    NothingFree,
-    /// The optimum.
-    Done(EvidenceOptimum),
-    /// The optimum of --optimize-on.
-    OnHeldOut(ValidationOptimum),
-}
-
 /// Whether what was not given is tuned.
 fn is_tuned(args: &FitArgs) -> bool {
     args.optimize || args.validation.path().is_some()
@@ -430,44 +365,6 @@ fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuni
     }
     prior::warn_of_bounds(&optimum.at_bound, laplace, console);
     Ok(Tuning::Done(optimum))
-}
-
-fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tuning, seconds: f64) -> Report {
-    let bound = |bound: &AtBound| BoundReport { parameter: bound.parameter, index: bound.index, value: bound.value };
-    Report {
-        n_params: laplace.model().n_params(),
-        n_data: laplace.n_data(),
-        n_outputs: laplace.model().n_outputs(),
-        log_likelihood: laplace.log_likelihood(),
-        log_marginal_likelihood: laplace.log_marginal_likelihood(),
-        log_marginal_likelihood_error: laplace.log_marginal_likelihood_error(),
-        products: laplace.precision().estimates().map(|estimates| estimates.products),
-        from: origin.word(),
-        prior_precision: laplace.prior().matrix().is_none().then(|| laplace.prior().values().into()),
-        prior_mean: laplace.prior_mean().values().into(),
-        temperature: laplace.temperature(),
-        sigma: laplace.sigma().map(|sigma| OneOrMany::from(sigma.as_slice())),
-        log_det_ratio: laplace.log_det_ratio(),
-        effective_parameters: laplace.effective_parameters(),
-        solver: laplace.structure().solver(),
-        structure: laplace.structure().in_words(),
-        curvature: laplace.curvature_kind().name(),
-        seconds,
-        fit: checks.fit.as_ref().map(TrainingFitReport::from),
-        scores: checks.scores.as_ref().map(ScoreReport::from),
-        tuning: match tuning {
-            Tuning::Off | Tuning::OnHeldOut(_) => None,
-            Tuning::NothingFree => Some(TuningReport { converged: true, at_bound: Vec::new() }),
-            Tuning::Done(optimum) => Some(TuningReport {
-                converged: optimum.converged,
-                at_bound: optimum.at_bound.iter().map(bound).collect(),
-            }),
-        },
-        validation: match tuning {
-            Tuning::OnHeldOut(optimum) => Some(optimum.into()),
-            Tuning::Off | Tuning::NothingFree | Tuning::Done(_) => None,
-        },
-    }
 }
 
 fn summary(

@@ -9,6 +9,7 @@ mod evaluate;
 mod exp;
 mod failure;
 mod fit;
+mod fit_report;
 mod fit_score;
 mod follow;
 mod geodesic;

@@ -103,7 +103,7 @@ Example, after an interruption:
   rla sample --posterior posterior.safetensors --metric fisher --samples 100 --out samples.safetensors --resume
 
 Example, a logistic regression (a network without hidden layers): its evidence, and samples of its posterior itself:
-  rla sample --posterior posterior.safetensors --samples 1000 --weights-of-samples \
+  rla sample --posterior posterior.safetensors --samples 1000 --weights-of-samples \\
       --resampled exact.safetensors --out samples.safetensors";
 
 #[derive(Debug, Serialize)]

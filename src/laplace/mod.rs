@@ -29,6 +29,7 @@ mod structure;
 mod tests;
 mod update;
 mod watched;
+mod weight_ridge;
 mod weight_space;
 mod weights;
 mod without_matrix;

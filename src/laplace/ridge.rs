@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::iterative::{self, Iterative, IterativeOptions, IterativeRidge, Space};
 use super::matrix_free::{MatrixFree, MatrixFreeRidge};
 use super::solver_report::SolverReport;
-use super::{function_space, weight_space};
+use super::{function_space, weight_ridge, weight_space};
 use crate::error::{Error, Result, Unsupported, check_size};
 use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::map::{Map, PulledBack, Rows, frozen_rows};
@@ -197,7 +197,7 @@ impl Ridge {
     pub fn solver(&self, map: &dyn Map) -> Box<dyn RidgeSolver> {
         let (m, d) = (map.n_points() * map.n_outputs(), map.n_params());
         match self {
-            Ridge::WeightSpace => Box::new(weight_space::WeightRidge::new(map)),
+            Ridge::WeightSpace => Box::new(weight_ridge::WeightRidge::new(map)),
             Ridge::FunctionSpace => Box::new(function_space::FunctionRidge::new(m)),
             Ridge::Iterative(shared) => Box::new(IterativeRidge::new(shared.clone())),
             Ridge::MatrixFree(shared) => Box::new(MatrixFreeRidge::new(shared.clone(), m, d)),
@@ -209,7 +209,7 @@ impl Ridge {
         let (n, d) = (map.n_points() as f64, map.n_params() as f64);
         let m = n * map.n_outputs() as f64;
         match self {
-            Ridge::WeightSpace => weight_space::ridge_numbers(map),
+            Ridge::WeightSpace => weight_ridge::numbers(map),
             Ridge::FunctionSpace => m * m + 2.0 * n * n,
             Ridge::Iterative(shared) => shared.solver_size(map),
             Ridge::MatrixFree(shared) => shared.solver_size(m, d),

@@ -28,7 +28,7 @@ use self::history::{History, REMEMBERED};
 use self::system::System;
 use super::ridge::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
 use super::solver_report::{SolverReport, Tally};
-use super::{function_space, weight_space};
+use super::{function_space, weight_ridge, weight_space};
 use crate::error::Result;
 use crate::likelihood::Likelihood;
 use crate::linalg::{Cholesky, Convergence, StoppingRule, norm};
@@ -305,7 +305,7 @@ fn make_factor(
     factor: &mut Cholesky,
 ) -> bool {
     match space {
-        Space::Weights => weight_space::factor_rows(rows, scratch, prior, factor),
+        Space::Weights => weight_ridge::factor_rows(rows, scratch, prior, factor),
         Space::Functions => function_space::factor_rows(rows, scratch, &prior.variances(), factor),
     }
 }
