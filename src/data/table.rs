@@ -246,7 +246,7 @@ impl Table {
                     Error::Table(TableError::UnknownClass {
                         path: self.path.clone(),
                         line: self.line(row),
-                        column: self.names(&[column]).concat(),
+                        column: self.names(&[column]).concat().into(),
                         label: text.as_ref().into(),
                         classes: list_names(classes).into(),
                     })

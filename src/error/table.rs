@@ -69,7 +69,7 @@ pub enum TableError {
         /// The line, counting from 1.
         line: u64,
         /// The column's name.
-        column: String,
+        column: Box<str>,
         /// The label.
         label: Box<str>,
         /// The classes that are known.

@@ -38,7 +38,7 @@ pub enum TensorError {
         /// The shape it has.
         found: Vec<usize>,
         /// The shape it needs, in words.
-        expected: String,
+        expected: Box<str>,
     },
     /// A tensor that holds a NaN or an infinity.
     #[error("{path}: tensor `{tensor}` holds {value} at flat index {index}; all values must be finite", path = .path.display(), tensor = shown(.tensor))]

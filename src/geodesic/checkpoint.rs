@@ -205,7 +205,12 @@ impl Checkpoint {
                 return Ok(tensor.values);
             }
             let (path, expected) = (path.to_path_buf(), format!("expected [{count}]"));
-            Err(Error::Tensor(TensorError::Shape { path, tensor: name.to_string(), found: tensor.shape, expected }))
+            Err(Error::Tensor(TensorError::Shape {
+                path,
+                tensor: name.to_string(),
+                found: tensor.shape,
+                expected: expected.into(),
+            }))
         };
         let (evaluations, drift, path_drift) = (column("nfev")?, column("drift")?, column("path_drift")?);
         let (residual, status, certified) = (column("residual")?, column("status")?, column("certified")?);

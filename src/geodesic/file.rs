@@ -191,7 +191,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn shape(&self, tensor: &str, found: Vec<usize>, expected: String) -> Error {
-        Error::Tensor(TensorError::Shape { path: self.path.to_path_buf(), tensor: tensor.to_string(), found, expected })
+        Error::Tensor(TensorError::Shape {
+            path: self.path.to_path_buf(),
+            tensor: tensor.to_string(),
+            found,
+            expected: expected.into(),
+        })
     }
 
     fn value(&self, tensor: &str, index: usize, value: f64, requirement: &'static str) -> Error {

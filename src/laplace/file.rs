@@ -168,7 +168,7 @@ impl SavedTensors for Part<'_> {
             path: self.path.to_path_buf(),
             tensor: name,
             found: tensor.shape,
-            expected,
+            expected: expected.into(),
         }))
     }
 

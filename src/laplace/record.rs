@@ -274,7 +274,7 @@ fn matrix(path: &Path, name: &str, tensor: Tensor) -> Result<Array2<f64>> {
             path: path.to_path_buf(),
             tensor: name.to_string(),
             found,
-            expected: "expected one row per data point".to_string(),
+            expected: "expected one row per data point".into(),
         })
     };
     match tensor.shape[..] {

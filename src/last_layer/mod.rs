@@ -191,7 +191,7 @@ impl<B: Module> LastLayerPosterior<B> {
                 path: path.to_path_buf(),
                 tensor: PROBE_FEATURES.to_string(),
                 found: tensor.shape,
-                expected: "expected one row per input of the probe batch".to_string(),
+                expected: "expected one row per input of the probe batch".into(),
             }));
         };
         check_size("number of features of the probe batch", laplace.model().n_inputs(), columns)?;

@@ -151,7 +151,7 @@ fn chain(path: &Path, tensors: &mut BTreeMap<String, Tensor>, stems: &[String]) 
             path: path.to_path_buf(),
             tensor: name.to_string(),
             found: tensor.shape.clone(),
-            expected,
+            expected: expected.into(),
         })
     };
     let missing =

@@ -151,7 +151,7 @@ impl Network {
                     path: path.to_path_buf(),
                     tensor: group.name,
                     found: tensor.shape,
-                    expected: format!("the list of layers asks for shape {:?}", group.shape),
+                    expected: format!("the list of layers asks for shape {:?}", group.shape).into(),
                 }));
             }
             parameters.extend(tensor.values);

@@ -174,7 +174,7 @@ impl TensorFile {
                 path: path.to_path_buf(),
                 tensor: name.to_string(),
                 found: tensor.shape,
-                expected: format!("expected [S, {columns}] with S ≥ 1: {meaning}"),
+                expected: format!("expected [S, {columns}] with S ≥ 1: {meaning}").into(),
             }));
         }
         Ok(tensor)

@@ -49,7 +49,7 @@ pub fn write(path: &Path, tensors: &[Entry<'_>], metadata: BTreeMap<String, Stri
                 path: path.to_path_buf(),
                 tensor: name.to_string(),
                 found: shape.clone(),
-                expected: format!("it has {} values", values.len()),
+                expected: format!("it has {} values", values.len()).into(),
             }));
         }
     }
