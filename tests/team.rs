@@ -309,7 +309,10 @@ fn scores_on_ranks_are_those_of_one_and_of_all_rows_at_once() -> Result<(), Erro
     };
     let (alone, far) = score(Team::alone())?;
     let alone = alone.expect("the first rank");
-    assert!(far.as_ref().is_some_and(|far| far.iter().zip(&alone).all(|(far, scored)| *far == scored.uncertainty)));
+    assert!(
+        far.as_ref()
+            .is_some_and(|far| far.iter().zip(&alone).all(|(far, scored)| Some(far) == scored.uncertainty.as_ref()))
+    );
     // By the definitions, over all rows at once; sums in another order differ by rounding, counts do not.
     let data = Table::read(&path)?.dataset(&["y".to_string()])?;
     for (method, scored) in methods.iter().zip(&alone) {
@@ -323,7 +326,11 @@ fn scores_on_ranks_are_those_of_one_and_of_all_rows_at_once() -> Result<(), Erro
         let Scores::Regression(scores) = scored.tally.scores()? else { panic!("not a regression") };
         assert!((scores.mse / mse - 1.0).abs() < 1e-12 && (scores.nll / nll - 1.0).abs() < 1e-12);
         assert_eq!((scores.n, scores.coverage_90), (13_000, coverage));
-        assert_eq!(scored.uncertainty, prediction.uncertainty().to_vec());
+        let uncertainty = scored.uncertainty.as_ref().expect("kept");
+        assert_eq!(uncertainty.total, prediction.uncertainty().to_vec());
+        let epistemic = prediction.epistemic_variance.column(0).to_vec();
+        assert_eq!(uncertainty.epistemic, (!matches!(method, Method::Map)).then_some(epistemic));
+        assert_eq!(uncertainty.logits, None);
         let Curves::Intervals { intervals, pit_histogram } = scored.tally.curves() else { panic!("not intervals") };
         assert!(intervals.iter().any(|one| one.level == 0.9 && one.coverage == coverage));
         assert_eq!(pit_histogram.iter().sum::<usize>(), 13_000);
@@ -367,7 +374,7 @@ fn classes_are_scored_by_parts_as_by_all_rows_at_once() -> Result<(), Error> {
     assert_eq!((scores.n, scores.accuracy), (9000, hits as f64 / 9000.0));
     assert!((scores.brier / (brier / 9000.0) - 1.0).abs() < 1e-12);
     assert!((scores.ece - expected_calibration_error(&confidences, &correct, 15)).abs() < 1e-12);
-    assert!(scored[0].uncertainty.is_empty());
+    assert!(scored[0].uncertainty.is_none());
     Ok(())
 }
 

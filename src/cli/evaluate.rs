@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use riemannian_laplace::internals::evaluate::{
-    self, Curves, Detail, KeepUncertainty, ScoringOptions, auroc, score_over, uncertainty_over,
+    self, Curves, Detail, KeepUncertainty, OodScores, ScoringOptions, score_over, uncertainty_over,
 };
 use riemannian_laplace::internals::predict::{self, SamplingReport};
 use riemannian_laplace::{Batches, Error, Laplace, Scores};
@@ -32,7 +32,8 @@ pub struct EvaluateArgs {
     method: MethodArgs,
     #[command(flatten)]
     certificate: CertificateArgs,
-    /// Inputs that are unlike the data: how well the uncertainty tells them from --data (`ood_auroc`; ½ is chance)
+    /// Inputs that are unlike the data: how well the uncertainty tells them from --data; ½ is chance (`ood_auroc`, and
+    /// `ood_auroc_epistemic`, `ood_auroc_logits` below)
     #[arg(long, value_name = "CSV")]
     ood: Option<PathBuf>,
     /// Also print calibration curves: coverage and mean width of intervals by level and the histogram of ranks, or the
@@ -51,7 +52,10 @@ Scores:
   poisson                   n, nll
 The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s).
 With --curves also: intervals (level, coverage, mean_width) and pit_histogram (ten bins), or reliability (15 bins). With --ood
-also ood_auroc.
+also how well three scores of a point tell those inputs from the data: ood_auroc, by the entropy of the mean probabilities (or
+the variance of y), the score that papers usually give; ood_auroc_epistemic, by what more data would remove, the mutual
+information between class and weights (or the epistemic variance); ood_auroc_logits, for classes, by the variance of the logits,
+which a saturated softmax does not hide. map has the first alone.
 
 --method all scores map, glm, nn and riemannian side by side, a line each, and names the best, which has the smallest nll
 (--json: one object each, and `best`). A method that is worse than the trained network alone is said to be so.
@@ -71,8 +75,8 @@ struct Scored {
     scores: Scores,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     curves: Option<Curves>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ood_auroc: Option<f64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    outside: Option<OodScores>,
     #[serde(skip)]
     samples: Option<SamplingReport>,
 }
@@ -112,12 +116,12 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     let Some(of_data) = of_data else { return Ok(()) };
     let mut all = Vec::new();
     for (index, ((method, library), scored)) in asked.into_iter().zip(&methods).zip(&of_data).enumerate() {
-        let far = of_outside.as_ref().and_then(|far| far.get(index));
+        let far = scored.uncertainty.as_ref().zip(of_outside.as_ref().and_then(|far| far.get(index)));
         all.push(Scored {
             method,
             scores: finite_scores(scored)?,
             curves: args.curves.then(|| scored.tally.curves()),
-            ood_auroc: far.map(|far| auroc(&scored.uncertainty, far)).transpose()?,
+            outside: far.map(|(near, far)| near.tell_from(far)).transpose()?,
             samples: match library {
                 predict::Method::Samples(samples) => Some(SamplingReport::of(samples)),
                 _ => None,
@@ -178,7 +182,7 @@ fn json(all: &[Scored], named: bool) -> Result<Value, Failure> {
 fn text(args: &EvaluateArgs, laplace: &Laplace, all: &[Scored]) -> String {
     let title = format!("scores of {}", args.posterior.posterior.display());
     let describe = |scored: &Scored| args.method.describe(scored.method, laplace.family());
-    let scores = |scored: &Scored| items(&scored.scores, scored.ood_auroc);
+    let scores = |scored: &Scored| items(&scored.scores, scored.outside.as_ref());
     let curves = |scored: &Scored| scored.curves.as_ref().map(curves_in_words).unwrap_or_default();
     let (Some(best), true) = (best(all), args.method.is_all()) else {
         let alone = |scored| in_rows(format!("{title} ({})", describe(scored)), &scores(scored)) + &curves(scored);

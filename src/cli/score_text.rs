@@ -1,7 +1,7 @@
 //! Scores for people: those of one method a line each, with their meanings, or of several side by side.
 
 use riemannian_laplace::Scores;
-use riemannian_laplace::internals::evaluate::Curves;
+use riemannian_laplace::internals::evaluate::{Curves, OodScores};
 
 use super::output::{Summary, aligned, short};
 
@@ -9,7 +9,7 @@ use super::output::{Summary, aligned, short};
 pub type Item = (&'static str, String, &'static str);
 
 /// The scores of one method in their order.
-pub fn items(scores: &Scores, ood_auroc: Option<f64>) -> Vec<Item> {
+pub fn items(scores: &Scores, outside: Option<&OodScores>) -> Vec<Item> {
     let nll = |value: f64| ("nll", short(value), "negative log likelihood per data point, in nats; smaller is better");
     let n = |count: usize| ("n", count.to_string(), "data points");
     let mut items = match scores {
@@ -30,8 +30,17 @@ pub fn items(scores: &Scores, ood_auroc: Option<f64>) -> Vec<Item> {
         ],
         Scores::Counts { n: count, nll: value } => vec![n(*count), nll(*value)],
     };
-    let meaning = "how well uncertainty tells --ood from --data; ½ is chance";
-    items.extend(ood_auroc.map(|value| ("ood_auroc", short(value), meaning)));
+    if let Some(OodScores { ood_auroc, ood_auroc_epistemic, ood_auroc_logits }) = outside {
+        // What a method does not have leaves its place in a table empty.
+        let known = |value: &Option<f64>| value.map_or("–".to_string(), short);
+        let meaning = "how well all uncertainty tells --ood from --data; ½ is chance";
+        items.push(("ood_auroc", short(*ood_auroc), meaning));
+        let meaning = "the same by what more data would remove of it";
+        items.push(("ood_auroc_epistemic", known(ood_auroc_epistemic), meaning));
+        if matches!(scores, Scores::Classes(_)) {
+            items.push(("ood_auroc_logits", known(ood_auroc_logits), "the same by the variance of the logits"));
+        }
+    }
     items
 }
 

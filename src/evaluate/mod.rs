@@ -5,6 +5,7 @@ mod curves;
 mod importance;
 mod intervals;
 mod leave_one_out;
+mod outside;
 mod prior_path;
 mod ranking;
 mod scores;
@@ -22,8 +23,9 @@ pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out,
     smooth_weights,
 };
+pub use outside::{OodScores, Uncertainties, ood_scores};
 pub use prior_path::{PriorPath, PriorPathOptions, PriorPathStep, train_along_priors};
-pub use ranking::{auroc, ood_auroc};
+pub use ranking::auroc;
 pub use scores::{ClassScores, RegressionScores, Scores};
 pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};
 pub use tally::{Detail, Tally};

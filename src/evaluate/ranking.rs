@@ -1,7 +1,6 @@
 //! Telling two kinds of points apart by a score.
 
 use crate::error::{Error, Result};
-use crate::predict::Prediction;
 
 /// The area under the receiver operating characteristic: the probability that a random one of `positives` scores higher
 /// than a random one of `negatives`, ties counting half. 1 is a perfect separation, ½ is chance.
@@ -37,12 +36,6 @@ pub fn auroc(negatives: &[f64], positives: &[f64]) -> Result<f64> {
     }
     let (n, m) = (positives.len() as f64, negatives.len() as f64);
     Ok((sum - 0.5 * n * (n + 1.0)) / (n * m))
-}
-
-/// How well a prediction's uncertainty tells points outside the data (`outside`) from those inside: the [`auroc`] of
-/// [`Prediction::uncertainty`].
-pub fn ood_auroc(inside: &Prediction, outside: &Prediction) -> Result<f64> {
-    auroc(&inside.uncertainty().to_vec(), &outside.uncertainty().to_vec())
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Scores over data of any length: each piece of the rows is predicted, summed into a [`Tally`] and forgotten. Where a
 //! team shares the data its ranks take the pieces in turn, and the first adds their sums in the order of the rows.
 
+use super::outside::Uncertainties;
 use super::tally::{Detail, Tally};
 use crate::data::{Batch, Batches, Pieces};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TeamError};
 use crate::laplace::Laplace;
 use crate::predict::Method;
 use crate::progress::Progress;
-use crate::team::{pack_numbers, unpack_numbers};
+use crate::team::{pack_lists, unpack_lists};
 
 /// What is summed besides the scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,7 +19,7 @@ pub struct ScoringOptions {
     pub uncertainty: KeepUncertainty,
 }
 
-/// Whether the [uncertainty](crate::predict::Prediction::uncertainty) at each point is kept: one number per row.
+/// Whether the [uncertainty](Uncertainties) at each point is kept: up to three numbers per row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KeepUncertainty {
     /// It is.
@@ -34,7 +35,7 @@ pub struct Scored {
     /// The sums that its scores and curves come from.
     pub tally: Tally,
     /// The uncertainty at each point, where it was asked for.
-    pub uncertainty: Vec<f64>,
+    pub uncertainty: Option<Uncertainties>,
 }
 
 /// Scores several ways to predict over the same data, in the units of the data and in one pass over them. `progress` is
@@ -61,31 +62,32 @@ pub fn score_over(
     options: ScoringOptions,
     progress: &dyn Progress,
 ) -> Result<Option<Vec<Scored>>> {
-    let none = Tally::none(laplace.family(), options.detail);
-    let sums = none.numbers().len();
-    let mut all = vec![Scored { tally: none, uncertainty: Vec::new() }; methods.len()];
+    let tally = Tally::none(laplace.family(), options.detail);
+    let uncertainty = (options.uncertainty == KeepUncertainty::Yes).then(Uncertainties::default);
+    let mut all = vec![Scored { tally, uncertainty }; methods.len()];
     let is_first = over_pieces(
         data,
         progress,
         |batch| {
             let (first_row, inputs, targets) = (batch.first_row, batch.inputs.into_owned(), batch.targets.into_owned());
-            let mut numbers = Vec::new();
+            let mut parts = Vec::new();
             for method in methods {
                 let prediction = laplace.predict(&inputs, method)?;
                 let tally = Tally::of(&prediction, &targets, options.detail);
-                numbers.extend(tally.map_err(|error| error.in_part_from(first_row))?.numbers());
+                parts.push(tally.map_err(|error| error.in_part_from(first_row))?.numbers());
                 if options.uncertainty == KeepUncertainty::Yes {
-                    numbers.extend(prediction.uncertainty());
+                    parts.push(Uncertainties::of(&prediction)?.numbers());
                 }
             }
-            Ok(numbers)
+            Ok(parts)
         },
-        |numbers, rows| {
-            let kept = if options.uncertainty == KeepUncertainty::Yes { rows } else { 0 };
-            for (scored, part) in all.iter_mut().zip(numbers.chunks(sums + kept)) {
-                let (tally, uncertainty) = part.split_at_checked(sums).unwrap_or((part, &[]));
-                scored.tally.add_numbers(tally)?;
-                scored.uncertainty.extend(uncertainty);
+        |parts, rows| {
+            let mut parts = parts.into_iter();
+            for scored in &mut all {
+                scored.tally.add_numbers(&parts.next().ok_or(TeamError::Message)?)?;
+                if let Some(uncertainty) = &mut scored.uncertainty {
+                    uncertainty.extend(&parts.next().ok_or(TeamError::Message)?, rows)?;
+                }
             }
             Ok(())
         },
@@ -99,34 +101,28 @@ pub fn uncertainty_over(
     data: &dyn Batches,
     methods: &[Method],
     progress: &dyn Progress,
-) -> Result<Option<Vec<Vec<f64>>>> {
-    let mut all = vec![Vec::new(); methods.len()];
+) -> Result<Option<Vec<Uncertainties>>> {
+    let mut all = vec![Uncertainties::default(); methods.len()];
     let is_first = over_pieces(
         data,
         progress,
         |batch| {
             let inputs = batch.inputs.into_owned();
-            let mut numbers = Vec::new();
-            for method in methods {
-                numbers.extend(laplace.predict(&inputs, method)?.uncertainty());
-            }
-            Ok(numbers)
+            let of = |method: &Method| Ok(Uncertainties::of(&laplace.predict(&inputs, method)?)?.numbers());
+            methods.iter().map(of).collect()
         },
-        |numbers, rows| {
-            all.iter_mut().zip(numbers.chunks(rows)).for_each(|(all, part)| all.extend(part));
-            Ok(())
-        },
+        |parts, rows| all.iter_mut().zip(parts).try_for_each(|(all, part)| all.extend(&part, rows)),
     )?;
     Ok(is_first.then_some(all))
 }
 
-/// Makes numbers of each piece of the rows, and gives them to `take`, with the number of rows, at the first rank and in
-/// the order of the pieces. Whether this is the first rank.
+/// Makes lists of numbers of each piece of the rows, and gives them to `take`, with the number of rows, at the first rank
+/// and in the order of the pieces. Whether this is the first rank.
 fn over_pieces(
     data: &dyn Batches,
     progress: &dyn Progress,
-    mut make: impl FnMut(Batch<'_>) -> Result<Vec<f64>>,
-    mut take: impl FnMut(Vec<f64>, usize) -> Result<()>,
+    mut make: impl FnMut(Batch<'_>) -> Result<Vec<Vec<f64>>>,
+    mut take: impl FnMut(Vec<Vec<f64>>, usize) -> Result<()>,
 ) -> Result<bool> {
     let team = data.team().cloned().unwrap_or_default();
     let (mut pieces, places, mut taken) = (Pieces::of(data), Pieces::of(data), 0);
@@ -136,12 +132,12 @@ fn over_pieces(
             progress.check()?;
             let batch = pieces.get(piece)?;
             team.count_rows(batch.len());
-            Ok(pack_numbers(&make(batch)?))
+            Ok(pack_lists(&make(batch)?))
         },
         |message| {
             let rows = places.rows(taken).len();
             taken += 1;
-            take(unpack_numbers(&message)?, rows)?;
+            take(unpack_lists(&message)?, rows)?;
             (0..rows).for_each(|_| progress.advance());
             Ok(())
         },

@@ -5,6 +5,7 @@
 mod bridge;
 mod density;
 mod distribution;
+mod epistemic;
 mod functions;
 mod heteroscedastic;
 mod linearized;

@@ -19,6 +19,26 @@ pub fn unpack_numbers(message: &[u8]) -> Result<Vec<f64>> {
     Ok(words.iter().map(|word| f64::from_le_bytes(*word)).collect())
 }
 
+/// Lists of numbers, each after its length.
+pub fn pack_lists(lists: &[Vec<f64>]) -> Vec<u8> {
+    let mut message = Vec::new();
+    for list in lists {
+        message.extend((list.len() as u64).to_le_bytes());
+        message.extend(pack_numbers(list));
+    }
+    message
+}
+
+/// The lists of a message.
+pub fn unpack_lists(message: &[u8]) -> Result<Vec<Vec<f64>>> {
+    let (mut rest, mut lists) = (message, Vec::new());
+    while !rest.is_empty() {
+        let bytes = take_count(&mut rest)?.checked_mul(8).ok_or(TeamError::Message)?;
+        lists.push(unpack_numbers(take(&mut rest, bytes)?)?);
+    }
+    Ok(lists)
+}
+
 /// Tensors: the number of them, then for each the length of its name, the name, the number of its axes, their lengths, and
 /// its values.
 pub fn pack_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize], &'a [f64])>) -> Vec<u8> {
@@ -81,6 +101,8 @@ mod tests {
         assert_eq!((&tensors["sums.ü"].shape, bits(&tensors["sums.ü"].values)), (&vec![2, 3], bits(&values)));
         assert_eq!((tensors["one"].shape.len(), tensors["one"].values[0]), (0, 0.1));
         assert!(tensors[""].values.is_empty());
+        let lists = [vec![1.0, -0.0], Vec::new(), vec![f64::MIN_POSITIVE]];
+        assert_eq!(unpack_lists(&pack_lists(&lists))?, lists);
         Ok(())
     }
 
@@ -91,6 +113,10 @@ mod tests {
             assert!(unpack_tensors(&message[..length]).is_err(), "{length}");
         }
         assert!(unpack_tensors(&[message.clone(), vec![0]].concat()).is_err());
+        let lists = pack_lists(&[vec![1.0], vec![2.0, 3.0]]);
+        for length in (1..lists.len()).filter(|length| *length != 16) {
+            assert!(unpack_lists(&lists[..length]).is_err(), "{length}");
+        }
         let mut absurd = message;
         absurd[25..33].copy_from_slice(&u64::MAX.to_le_bytes());
         assert!(unpack_tensors(&absurd).is_err() && unpack_numbers(&[0; 7]).is_err());

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 
 pub use crate::error::TeamError;
-pub use message::{pack_numbers, pack_tensors, unpack_numbers, unpack_tensors};
+pub use message::{pack_lists, pack_numbers, pack_tensors, unpack_lists, unpack_numbers, unpack_tensors};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub use shard::Shard;

@@ -110,7 +110,8 @@ fn curves_and_detection_of_other_inputs_are_reported_when_asked_for() {
     assert_eq!(intervals[8]["coverage"], scores["coverage_90"]);
     let ranks = scores["pit_histogram"].as_array().expect("ranks");
     assert_eq!(ranks.iter().map(number).sum::<f64>(), number(&scores["n"]));
-    assert_eq!(number(&scores["ood_auroc"]), 1.0);
+    assert_eq!((number(&scores["ood_auroc"]), number(&scores["ood_auroc_epistemic"])), (1.0, 1.0));
+    assert!(scores["ood_auroc_logits"].is_null());
     let text = folder.ok(&options).stdout;
     assert!(text.contains("90 % intervals contain") && text.contains("ood_auroc"), "{text}");
 
