@@ -4,7 +4,7 @@ use ndarray::{Array2, ArrayView2};
 
 use crate::data::Dataset;
 use crate::error::Result;
-use crate::evaluate::{self, LeaveOneOut, ValidationOptimum, ValidationOptions};
+use crate::evaluate::{self, LeaveOneOut, TemperOptimum, TemperOptions, ValidationOptimum, ValidationOptions};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::geodesic::{
     self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
@@ -51,6 +51,17 @@ impl Laplace {
         progress: &dyn Progress,
     ) -> Result<ValidationOptimum> {
         evaluate::optimize_on(self, held_out, options, progress)
+    }
+
+    /// Tunes the temperature on held-out data (in the units of the data), with prior and σ as they are. See
+    /// [`evaluate::temper_on`](crate::internals::evaluate::temper_on).
+    pub fn temper_on(
+        &mut self,
+        held_out: &Dataset,
+        options: &TemperOptions,
+        progress: &dyn Progress,
+    ) -> Result<TemperOptimum> {
+        evaluate::temper_on(self, held_out, options, progress)
     }
 
     /// Predicts at new inputs. See [`predict::predict`](crate::predict::predict).

@@ -9,6 +9,8 @@ mod links;
 mod mixtures;
 #[path = "predict/scores.rs"]
 mod scores;
+#[path = "predict/tempering.rs"]
+mod tempering;
 
 use faer::{Mat, Side};
 use ndarray::{Array2, Array3, ArrayView2};

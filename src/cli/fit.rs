@@ -31,6 +31,7 @@ use super::prior::{self, PriorArgs};
 use super::scaling::ScalingArgs;
 use super::shard;
 use super::source::{Reading, Source};
+use super::tempering::{self, TemperingArgs};
 use super::training_fit;
 use super::validation::{self, ValidationArgs};
 
@@ -59,6 +60,8 @@ pub struct FitArgs {
     optimize: bool,
     #[command(flatten)]
     validation: ValidationArgs,
+    #[command(flatten)]
+    tempering: TemperingArgs,
     /// What the data's share of the posterior precision is made of: the generalised Gauss-Newton matrix, the squared
     /// scores of the targets, or the exact Hessian
     #[arg(long, value_name = "KIND", default_value = "ggn", value_parser = curvature())]
@@ -88,6 +91,11 @@ Example, with prior precision and noise tuned to the data:
 Example, tuned on held-out data instead:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize-on validation.csv --out posterior.safetensors
+
+Example, classes: the prior tuned by evidence, then the temperature on held-out data
+(predict and evaluate with --link centred-probit):
+  rla fit --model model.safetensors --data train.csv --target label --structure kron \\
+      --likelihood categorical --optimize --temperature-on validation.csv --out posterior.safetensors
 
 Example, more data for a posterior, and a second task whose prior it is:
   rla fit --from posterior.safetensors --data more.csv --target y --out more.safetensors
@@ -131,6 +139,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         None if args.optimize => tune(args, &mut laplace, console)?,
         None => Tuning::Off,
     };
+    let tempering = args.tempering.temper(&args.data, &mut laplace, console)?;
     // Without the data, or with a prior whose data are gone, there is nothing to look at.
     let fit = match origin {
         Origin::New => Some(match &streamed {
@@ -157,7 +166,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(scores) = &scores {
         fit_score::warn(scores, console);
     }
-    let checks = Checks { fit, scores };
+    let checks = Checks { fit, scores, tempering };
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
         return print_json(&report(&laplace, origin, &checks, &tuning, seconds));
@@ -212,7 +221,7 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     let mut inputs = vec![model.path.as_path(), args.data.data.as_path()];
     inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(model.check.as_deref()));
     inputs.extend(args.form.file());
-    inputs.extend(args.validation.path());
+    inputs.extend(args.validation.path().into_iter().chain(args.tempering.path()));
     inputs.extend(args.prior.files());
     let out = OutputFile::at(&args.out, &inputs)?;
     let weights = args.form.weights()?;
@@ -429,6 +438,9 @@ fn summary(
     summary.row("structure", laplace.structure().in_words(), "of the posterior precision");
     summary.row("solver", laplace.structure().solver(), laplace.precision().size_in_words());
     summary.row("time", format!("{seconds:.2} s"), "");
+    if let Some(optimum) = &checks.tempering {
+        tempering::summarize(optimum, &mut summary);
+    }
     match tuning {
         Tuning::Off => {}
         Tuning::NothingFree => summary.row("tuning", "none", "every value was given"),

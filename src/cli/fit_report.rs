@@ -1,6 +1,6 @@
 //! What `rla fit --json` prints.
 
-use riemannian_laplace::internals::evaluate::{ClosedForms, TrainingFit};
+use riemannian_laplace::internals::evaluate::{ClosedForms, TemperOptimum, TrainingFit};
 use riemannian_laplace::internals::evidence::AtBound;
 use riemannian_laplace::{EvidenceOptimum, Laplace, ValidationOptimum};
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::fit_score::ScoreReport;
 use super::follow::Origin;
 use super::output::OneOrMany;
+use super::tempering::TemperingReport;
 use super::training_fit::TrainingFitReport;
 use super::validation::ValidationReport;
 
@@ -15,6 +16,7 @@ use super::validation::ValidationReport;
 pub struct Checks {
     pub fit: Option<TrainingFit>,
     pub scores: Option<ClosedForms>,
+    pub tempering: Option<TemperOptimum>,
 }
 
 /// The outcome of --optimize.
@@ -61,6 +63,8 @@ pub struct Report {
     tuning: Option<TuningReport>,
     #[serde(flatten)]
     validation: Option<ValidationReport>,
+    #[serde(flatten)]
+    tempering: Option<TemperingReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,5 +116,6 @@ pub fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tunin
             Tuning::OnHeldOut(optimum) => Some(optimum.into()),
             Tuning::Off | Tuning::NothingFree | Tuning::Done(_) => None,
         },
+        tempering: checks.tempering.as_ref().map(TemperingReport::from),
     }
 }

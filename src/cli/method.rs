@@ -35,6 +35,8 @@ pub enum Method {
 pub enum LinkName {
     /// Logits less their mean, with their full covariance: probit for two classes, Laplace bridge for more
     Centred,
+    /// Logits less their mean, and the probit approximation for any number of classes
+    CentredProbit,
     /// The probit approximation, each logit by itself
     Probit,
     /// Monte Carlo over --samples draws of the logits
@@ -109,7 +111,7 @@ impl MethodArgs {
             (Method::Glm, Ok(Some(link))) if is_classification(family) => {
                 let samples = match link {
                     Link::MonteCarlo(settings) => format!(", {} samples", settings.samples),
-                    Link::Centred | Link::Probit | Link::Bridge => String::new(),
+                    Link::Centred | Link::CentredProbit | Link::Probit | Link::Bridge => String::new(),
                 };
                 format!("glm, {}{samples}", link.name())
             }
@@ -156,6 +158,7 @@ impl MethodArgs {
             Some(LinkName::None) => return Ok(None),
             None => return Ok(Some(Link::default())),
             Some(LinkName::Centred) => Link::Centred,
+            Some(LinkName::CentredProbit) => Link::CentredProbit,
             Some(LinkName::Probit) => Link::Probit,
             Some(LinkName::Mc) => {
                 Link::MonteCarlo(MonteCarlo { samples: self.draws.output_count(), seed: self.draws.seed() })
@@ -175,7 +178,9 @@ impl MethodArgs {
 }
 
 fn unscorable() -> Failure {
-    Failure::Usage("--link none gives no probabilities to score; use centred, probit, mc or bridge".to_string())
+    Failure::Usage(
+        "--link none gives no probabilities to score; use centred, centred-probit, probit, mc or bridge".to_string(),
+    )
 }
 
 fn is_classification(family: &Family) -> bool {

@@ -36,6 +36,7 @@ mod signals;
 mod smoothing;
 mod source;
 mod team;
+mod tempering;
 mod threads;
 mod train;
 mod training_fit;

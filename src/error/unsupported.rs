@@ -123,6 +123,9 @@ pub enum Unsupported {
     /// A prior that is an earlier posterior has nothing to set.
     #[error("the prior is an earlier posterior, whose precision stays as it is; change the noise alone")]
     ConstantPrior,
+    /// A prior that is an earlier posterior has the temperature of its task.
+    #[error("the prior is an earlier posterior, and the temperature stays the one that it was fitted with")]
+    ConstantTemperature,
     /// No eigenvalues.
     #[error("a low-rank structure keeps at least one eigenvalue")]
     NoRank,

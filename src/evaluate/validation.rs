@@ -11,6 +11,7 @@ use crate::error::{AtBound, Error, Result};
 use crate::evidence::{Free, Hyperparameters};
 use crate::laplace::{Laplace, PriorValues};
 use crate::likelihood::Family;
+use crate::optimize::golden_section;
 use crate::predict::{Link, Method, linearized, predict};
 use crate::progress::Progress;
 
@@ -277,32 +278,18 @@ impl Search<'_> {
         &mut self,
         best: &mut Point,
         tolerance: f64,
-        (mut low, mut high): (f64, f64),
+        ends: (f64, f64),
         point_at: impl Fn(&mut Self, &Point, f64) -> Result<Point>,
     ) -> Result<Option<f64>> {
-        const RATIO: f64 = 0.618_033_988_749_894_9;
         let mut place = None;
-        let mut at = |search: &mut Self, log: f64| -> Result<f64> {
-            let point = point_at(search, best, log)?;
+        golden_section(ends, tolerance, |log| {
+            let point = point_at(self, best, log)?;
             let nll = point.nll;
             if nll < best.nll {
                 (*best, place) = (point, Some(log));
             }
-            Ok(nll)
-        };
-        let (mut left, mut right) = (high - RATIO * (high - low), low + RATIO * (high - low));
-        let (mut at_left, mut at_right) = (at(self, left)?, at(self, right)?);
-        while high - low > tolerance {
-            if at_left <= at_right {
-                (high, right, at_right) = (right, left, at_left);
-                left = high - RATIO * (high - low);
-                at_left = at(self, left)?;
-            } else {
-                (low, left, at_left) = (left, right, at_right);
-                right = low + RATIO * (high - low);
-                at_right = at(self, right)?;
-            }
-        }
+            Ok::<f64, Error>(nll)
+        })?;
         Ok(place)
     }
 }

@@ -25,6 +25,7 @@ mod shard;
 mod share;
 mod solver_report;
 mod structure;
+mod temper;
 #[cfg(test)]
 mod tests;
 mod update;

@@ -8,11 +8,13 @@
 
 mod bfgs;
 mod bounds;
+mod golden;
 mod inverse_hessian;
 mod line_search;
 
 pub use crate::error::OptimizeError;
 pub use bfgs::minimize;
+pub use golden::golden_section;
 
 /// Settings of [`minimize`].
 ///

@@ -46,6 +46,10 @@ impl LatentGaussian {
                     (0..points).map(at).collect()
                 }
             }),
+            (_, Link::CentredProbit) => {
+                let (logits, share) = self.centred_probit(family);
+                Ok(log_densities_at(&logits.probit_logits(share), family, targets))
+            }
             (_, Link::Probit) => Ok(log_densities_at(&self.probit_logits(1.0), family, targets)),
             (Family::Bernoulli(_), Link::Bridge) => {
                 let at = |t, k| self.binary_bridge(t, k).log_probabilities[usize::from(targets[(t, k)] > 0.5)];

@@ -1,8 +1,9 @@
-//! From a Gaussian over raw outputs to a prediction of y: closed forms where there are any, otherwise one of four
+//! From a Gaussian over raw outputs to a prediction of y: closed forms where there are any, otherwise one of five
 //! links.
 //!
 //! - centred: on logits whose mean has been subtracted, with their full covariance PCP, P = I − 11ᵀ/K: for two classes
 //!   p = softmax(f/√(1 + π/8·var)), for more the Laplace bridge
+//! - centred probit: the same for two classes, and p = softmax(f/√(1 + π/8·var)) on the centred logits for more
 //! - probit: p = softmax(f/√(1 + π/8·var)), variances entrywise (sigmoid for Bernoulli)
 //! - Monte Carlo: the mean of softmax over draws of f
 //! - Laplace bridge: the Dirichlet with α_k = (1 − 2/K + e^{f_k}/K² Σ_l e^{−f_l})/var_k, on logits conditioned on their
@@ -42,6 +43,10 @@ pub enum Link {
     /// default). Adding the same number to all logits, certain or not, changes nothing, as in the softmax itself.
     #[default]
     Centred,
+    /// The probit approximation on logits centred to mean zero, for any number of classes: its probabilities fade as the
+    /// variance of the logits grows, and what all logits share counts for nothing. With many weights the logits are far too
+    /// uncertain for it, unless the posterior is made colder (`Laplace::temper_on`).
+    CentredProbit,
     /// The probit approximation with the variance of each logit by itself.
     Probit,
     /// Monte Carlo over the logits.
@@ -56,6 +61,7 @@ impl Link {
     pub fn name(self) -> &'static str {
         match self {
             Link::Centred => "centred",
+            Link::CentredProbit => "centred-probit",
             Link::Probit => "probit",
             Link::MonteCarlo(_) => "mc",
             Link::Bridge => "bridge",
@@ -97,6 +103,10 @@ impl LatentGaussian {
                     Centred::Probit { logits, share } => logits.probit(family, share),
                     Centred::Bridge { logits } => logits.bridge_moments(|t, _| (logits.plain_bridge(t), None)),
                 }),
+                Link::CentredProbit => {
+                    let (logits, share) = self.centred_probit(family);
+                    Ok(logits.probit(family, share))
+                }
                 Link::Probit => Ok(self.probit(family, 1.0)),
                 Link::Bridge => Ok(self.bridge(family)),
                 Link::MonteCarlo(settings) => self.monte_carlo(family, settings),
@@ -115,9 +125,19 @@ impl LatentGaussian {
     /// The centred link of these classes. The logits of a 0/1 output are (−f/2, f/2), each with a quarter of f's variance.
     pub(super) fn centred(&self, family: &Family) -> Centred<'_> {
         match (family, self.mean.ncols()) {
-            (Family::Bernoulli(_), _) => Centred::Probit { logits: Cow::Borrowed(self), share: 0.25 },
-            (_, 2) => Centred::Probit { logits: Cow::Owned(self.projected()), share: 1.0 },
+            (Family::Bernoulli(_), _) | (_, 2) => {
+                let (logits, share) = self.centred_probit(family);
+                Centred::Probit { logits, share }
+            }
             _ => Centred::Bridge { logits: self.projected() },
+        }
+    }
+
+    /// The centred logits, and the share of their variances that the probit sees.
+    pub(super) fn centred_probit(&self, family: &Family) -> (Cow<'_, LatentGaussian>, f64) {
+        match family {
+            Family::Bernoulli(_) => (Cow::Borrowed(self), 0.25),
+            _ => (Cow::Owned(self.projected()), 1.0),
         }
     }
 

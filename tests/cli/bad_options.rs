@@ -47,7 +47,7 @@ fn names() {
     );
     folder.refuses(&format!("{FIT} --solver function-space --without-data"), &["--without-data", "weight-space"]);
     folder.refuses(&format!("{PREDICT} --method mcmc"), &["glm, nn, riemannian, map"]);
-    folder.refuses(&format!("{PREDICT} --link logit"), &["centred, probit, mc, bridge, none"]);
+    folder.refuses(&format!("{PREDICT} --link logit"), &["centred, centred-probit, probit, mc, bridge, none"]);
     folder.refuses("fly", &["fly"]);
     folder.refuses("", &["Usage: rla"]);
 }

@@ -238,6 +238,48 @@ fn tuning_on_held_out_data() {
 }
 
 #[test]
+fn the_temperature_on_held_out_data() {
+    let folder = Folder::new();
+    folder.write("data.csv", rows(["0", "1", "2"]));
+    folder.write("held.csv", "y,x\n0,-2.9\n1,0.1\n2,2.5\n2,0.9\n0,-1.3\n1,-0.9\n");
+    folder.write("far.csv", "x\n40\n-35\n60\n");
+    let data = "--data data.csv --target y --likelihood categorical";
+    folder.ok(&format!("train {data} --hidden 4 --epochs 300 --out m.safetensors"));
+    let fit = format!("fit --model m.safetensors {data} --optimize --temperature-on held.csv --out p.safetensors");
+    let fitted = folder.ok(&format!("{fit} --json")).json();
+    let plain = folder.ok(&format!("fit --model m.safetensors {data} --optimize --out q.safetensors --json")).json();
+    // The prior is the evidence's, at temperature 1.
+    assert_eq!(fitted["prior_precision"], plain["prior_precision"]);
+    // The same numbers as evaluate gives.
+    let evaluate = |posterior: &str, options: &str| {
+        let evaluate = format!("evaluate --posterior {posterior} --data held.csv --target y {options} --json");
+        folder.ok(&evaluate).json()
+    };
+    for (key, posterior, options) in [
+        ("tempered_validation_nll", "p.safetensors", "--link centred-probit"),
+        ("untempered_validation_nll", "q.safetensors", "--link centred-probit"),
+        ("tempered_map_validation_nll", "p.safetensors", "--method map"),
+    ] {
+        let (said, found) = (fitted[key].as_f64(), evaluate(posterior, options)["nll"].as_f64());
+        let (said, found) = (said.expect("a number"), found.expect("a number"));
+        assert!((said - found).abs() < 1e-12, "{key}: {said} and {found}");
+    }
+    let both = evaluate("p.safetensors", "--ood far.csv");
+    assert!(both["ood_auroc_epistemic"].is_number() && both["ood_auroc_logits"] == 1.0, "{both}");
+    let map = evaluate("p.safetensors", "--ood far.csv --method map");
+    assert!(map["ood_auroc"].is_number() && map["ood_auroc_epistemic"].is_null(), "{map}");
+    let table =
+        folder.ok("evaluate --posterior p.safetensors --data held.csv --target y --ood far.csv --method all").stdout;
+    assert!(table.contains("ood_auroc_logits") && table.contains("the variance of the logits"), "{table}");
+    let said = folder.ok(&fit).stdout;
+    assert!(said.contains("tempered validation nll") && said.contains("temperature"), "{said}");
+    folder.refuses(&format!("{fit} --temperature 0.5"), &["--temperature-on", "--temperature"]);
+    folder.refuses(&fit.replace("held.csv", "none.csv"), &["none.csv"]);
+    folder.write("held.csv", "x,y\n1,7\n");
+    folder.refuses(&fit, &["held.csv: line 2", "7"]);
+}
+
+#[test]
 fn an_optimum_at_the_edge_of_the_grid_is_said_to_be_so() {
     let folder = Folder::new();
     // Targets that a line meets exactly: any uncertainty about it only costs.

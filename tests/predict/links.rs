@@ -208,6 +208,42 @@ fn the_centred_link_of_two_classes_is_a_probit_of_half_the_difference() -> Outco
 }
 
 #[test]
+fn the_centred_probit_is_the_probit_of_centred_logits_for_any_number_of_classes() -> Outcome {
+    let family: Family = "categorical".parse()?;
+    let (mean, k) = ([0.4, -0.9, 2.0], 3);
+    let covariance = [1.5, 0.7, -0.2, 0.7, 2.0, 0.3, -0.2, 0.3, 0.8];
+    let logits = latent_vector(&mean, &covariance);
+    let found = logits.moments(&family, Link::CentredProbit)?;
+    // By hand: P m and the diagonal of P C P, shrunk one by one.
+    let projection = |i: usize, j: usize| if i == j { 2.0 / 3.0 } else { -1.0 / 3.0 };
+    let shrunk = |i: usize| {
+        let logit: f64 = (0..k).map(|j| projection(i, j) * mean[j]).sum();
+        let pairs = (0..k).flat_map(|a| (0..k).map(move |b| (a, b)));
+        let variance: f64 = pairs.map(|(a, b)| projection(i, a) * covariance[a * k + b] * projection(b, i)).sum();
+        logit / (1.0 + std::f64::consts::PI / 8.0 * variance).sqrt()
+    };
+    let total: f64 = (0..k).map(|i| shrunk(i).exp()).sum();
+    for i in 0..k {
+        assert!(is_close(found.mean[(0, i)], shrunk(i).exp() / total, 1e-13, 0.0));
+        let log_density = logits.log_densities(&family, Link::CentredProbit, &ndarray::array![[i as f64]])?[0];
+        assert!(is_close(log_density, found.mean[(0, i)].ln(), 1e-12, 0.0));
+    }
+    // What all logits share counts for nothing.
+    let moved = latent_vector(&mean.map(|m| m + 3.0), &covariance.map(|c| c + 5.0));
+    let moved = moved.moments(&family, Link::CentredProbit)?;
+    for (at, expected) in found.mean.indexed_iter() {
+        assert!(is_close(moved.mean[at], *expected, 1e-13, 0.0));
+        assert!(is_close(moved.epistemic_variance[at], found.epistemic_variance[at], 1e-12, 0.0));
+    }
+    // Two classes have it already, and so has one binary output.
+    let pair = latent_vector(&[0.4, 1.7], &[1.5, 0.7, 0.7, 2.0]);
+    assert_eq!(pair.moments(&family, Link::CentredProbit)?, pair.moments(&family, Link::Centred)?);
+    let (binary, single): (Family, _) = ("bernoulli".parse()?, latent(&[1.3], &[2.1]));
+    assert_eq!(single.moments(&binary, Link::CentredProbit)?, single.moments(&binary, Link::Centred)?);
+    Ok(())
+}
+
+#[test]
 fn the_centred_link_of_many_classes_is_the_bridge_from_centred_logits() -> Outcome {
     let family: Family = "categorical".parse()?;
     let (mean, k) = ([0.4, -0.9, 2.0, 0.1], 4);
