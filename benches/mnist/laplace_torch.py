@@ -133,6 +133,9 @@ def finish(key, cell):
     used = resource.getrusage(resource.RUSAGE_SELF)
     cell["peak_megabytes"], cell["cpu_seconds"] = used.ru_maxrss * 1024 / 1e6, used.ru_utime + used.ru_stime
     path = KEPT / f"laplace-torch-{key}.json"
+    if not cell["scores"] and path.exists() and json.loads(path.read_text())["scores"]:
+        print(key, json.dumps(cell), flush=True)
+        return
     path.with_suffix(".tmp").write_text(json.dumps(cell, indent=2))
     path.with_suffix(".tmp").rename(path)
     print(key, json.dumps(cell), flush=True)

@@ -3,11 +3,16 @@
 //!
 //! `cargo bench --bench mnist -- FOLDER [rows]`, where the folder holds the idx files `mnist-train-images-idx3-ubyte`,
 //! `mnist-train-labels-…`, `mnist-t10k-…` and `fashion-t10k-images-…`, compressed (`.gz`) or not. Rows are names separated
-//! by commas (`map`, `last-layer-full`, `last-layer-kronecker`, `diagonal`, `kronecker`, `kronecker-validated`, `last-layer-geodesics`,
-//! `matrix-free`); without any, all but the last, which takes long, and with `none` only the network is trained. The trained network and finished rows are kept in
-//! `target/mnist`, and only what is missing is computed, each row in a process of its own, whose peak memory is its.
-//! `laplace_torch.py` beside this file adds laplace-torch's rows on the same network.
+//! by commas (`map`, `last-layer-full`, `last-layer-kronecker`, `diagonal`, `kronecker`, `kronecker-validated`,
+//! `kronecker-tempered`, `last-layer-geodesics`, `matrix-free`); without any, all but the last, which takes long, and with
+//! `none` only the network is trained. The trained network and finished rows are kept in `target/mnist`, and only what is
+//! missing is computed, each row in a process of its own, whose peak memory is its. `frontier` instead of rows prints what
+//! prior precision and temperature do to the Kronecker posterior's NLL and AUROC.
+//!
+//! `laplace_torch.py` beside this file adds laplace-torch's rows on the same network, and `side_by_side.py` times the fits
+//! of both in one run (with `ROW --only-fit` a row is fitted and tuned, and said on one line, and nothing is kept).
 
+mod frontier;
 mod images;
 mod problem;
 mod rows;
@@ -18,7 +23,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use problem::Problem;
-use rows::{Cell, Row, Score};
+use rows::{Cell, Row, Score, Wanted};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -33,7 +38,12 @@ fn main() -> Outcome {
     };
     std::fs::create_dir_all(kept())?;
     if let Ok(key) = std::env::var(ROW) {
-        return compute(&key, folder);
+        return compute(&key, folder, Wanted::All);
+    }
+    match arguments.get(1..).unwrap_or_default() {
+        [key, option] if option == "--only-fit" => return compute(key, folder, Wanted::Fit),
+        [what] if what == "frontier" => return frontier::print(&Problem::read(folder)?, &network_file()),
+        _ => {}
     }
     let named = |key: &str| Row::ALL.into_iter().find(|row| row.key() == key).ok_or(format!("there is no row {key}"));
     let wanted: Vec<Row> = match arguments.get(1) {
@@ -41,7 +51,7 @@ fn main() -> Outcome {
         Some(keys) => keys.split(',').map(named).collect::<Result<_, _>>()?,
         None => Row::ALL.into_iter().filter(|row| *row != Row::MatrixFree).collect(),
     };
-    let network = kept().join("network.safetensors");
+    let network = network_file();
     if !network.exists() {
         let began = Instant::now();
         Problem::read(folder)?.network(&network)?;
@@ -59,14 +69,30 @@ fn main() -> Outcome {
 }
 
 /// Computes a row in this process.
-fn compute(key: &str, folder: &Path) -> Outcome {
+fn compute(key: &str, folder: &Path, wanted: Wanted) -> Outcome {
     let row = Row::ALL.into_iter().find(|row| row.key() == key).ok_or("no such row")?;
+    let known = match row {
+        Row::MatrixFree => {
+            let other = Cell::read(&file(Row::Kronecker.key()))?;
+            Some(other.ok_or("the row kronecker has its prior precision: compute that first")?.prior_precision)
+        }
+        _ => None,
+    };
     let problem = Problem::read(folder)?;
-    let network = problem.network(&kept().join("network.safetensors"))?;
-    let mut cell = row.compute(&problem, network)?;
+    let network = problem.network(&network_file())?;
+    let mut cell = row.compute(&problem, network, known, wanted)?;
     (cell.peak_megabytes, cell.cpu_seconds) = used()?;
+    if wanted == Wanted::Fit {
+        println!("{}", serde_json::to_string(&cell)?);
+        return Ok(());
+    }
     eprintln!("{key}: {cell:?}");
     cell.write(&file(key))
+}
+
+/// Where the trained network is.
+fn network_file() -> PathBuf {
+    kept().join("network.safetensors")
 }
 
 /// Where finished rows are.
@@ -93,32 +119,43 @@ pub(crate) fn used() -> Outcome<(f64, f64)> {
 /// The table of all rows that are finished.
 fn print() -> Outcome {
     println!(
-        "| | link | NLL | accuracy | ECE | AUROC | fit + tuning, s | of CPU | predicting, s | CPU s | peak MB | prior precision |"
+        "| | link | NLL | accuracy | ECE | AUROC by entropy | by information | by logits | fit + tuning, s | of CPU | \
+         predicting, s | CPU s | peak MB | prior precision | temperature |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for row in Row::ALL {
         for (name, key) in [(row.name().to_string(), row.key().to_string()), peer(row)] {
             let Some(cell) = Cell::read(&file(&key))? else { continue };
             let times = format!("{:.1} + {:.1}", cell.fit, cell.tune);
             let cpu = cell.fit_cpu.map_or("–".to_string(), |seconds| format!("{seconds:.1}"));
             let used = format!("{:.0} | {:.0} | {:.3}", cell.cpu_seconds, cell.peak_megabytes, cell.prior_precision);
+            let used = format!("{used} | {:.5}", cell.temperature.unwrap_or(1.0));
             if cell.scores.is_empty() {
-                println!("| {name} | predictions not finished | – | – | – | – | {times} | {cpu} | – | {used} |");
+                println!(
+                    "| {name} | predictions not finished | – | – | – | – | – | – | {times} | {cpu} | – | {used} |"
+                );
             }
             let sampling = cell.sample.map_or(String::new(), |seconds| format!(" + {seconds:.1}"));
-            for Score { link, nll, accuracy, ece, auroc, seconds } in &cell.scores {
+            for Score { link, nll, accuracy, ece, auroc, auroc_epistemic, auroc_logits, seconds } in &cell.scores {
+                let [information, logits] = [auroc_epistemic, auroc_logits].map(|auroc| in_words(*auroc));
                 println!(
-                    "| {name} | {link} | {nll:.4} | {accuracy:.4} | {ece:.4} | {auroc:.3} | {times}{sampling} | \
-                     {cpu} | {seconds:.1} | {used} |"
+                    "| {name} | {link} | {nll:.5} | {accuracy:.4} | {ece:.4} | {auroc:.4} | {information} | {logits} | \
+                     {times}{sampling} | {cpu} | {seconds:.1} | {used} |"
                 );
             }
         }
         if let Some([nll, accuracy, ece, auroc]) = row.published() {
-            println!("| {}, published | | {nll:.4} | {accuracy:.4} | {ece:.4} | {auroc:.3} | | | | | | |", row.name());
+            let rest = "| | | | | | | | |";
+            println!("| {}, published | | {nll:.4} | {accuracy:.4} | {ece:.4} | {auroc:.3} {rest} |", row.name());
         }
     }
-    println!("| VaLLA-200, published | | 0.0752 | 0.9769 | 0.0108 | 0.921 | | | | | | |");
+    println!("| VaLLA-200, published | | 0.0752 | 0.9769 | 0.0108 | 0.921 | | | | | | | | | |");
     Ok(())
+}
+
+/// An area, where there is one.
+pub(crate) fn in_words(auroc: Option<f64>) -> String {
+    auroc.map_or("–".to_string(), |auroc| format!("{auroc:.4}"))
 }
 
 /// The same row by laplace-torch.

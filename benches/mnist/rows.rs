@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ndarray::{Array2, Axis};
-use riemannian_laplace::internals::evaluate::{auroc, expected_calibration_error};
+use riemannian_laplace::internals::evaluate::{
+    OodScores, TemperOptions, Uncertainties, auroc, expected_calibration_error,
+};
 use riemannian_laplace::internals::geodesic::{MetricBatch, MetricOptions};
-use riemannian_laplace::internals::predict::{LatentGaussian, MonteCarlo};
+use riemannian_laplace::internals::predict::{LatentGaussian, MonteCarlo, Prediction};
 use riemannian_laplace::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -31,18 +33,22 @@ pub enum Row {
     Kronecker,
     /// Its prior precision tuned on images that were held out.
     KroneckerValidated,
+    /// Its temperature tuned on images that were held out, and its prior precision by evidence.
+    KroneckerTempered,
     LastLayerGeodesics,
+    /// With the prior precision of the Kronecker row.
     MatrixFree,
 }
 
 impl Row {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Map,
         Self::LastLayerFull,
         Self::LastLayerKronecker,
         Self::Diagonal,
         Self::Kronecker,
         Self::KroneckerValidated,
+        Self::KroneckerTempered,
         Self::LastLayerGeodesics,
         Self::MatrixFree,
     ];
@@ -56,6 +62,7 @@ impl Row {
             Self::Diagonal => "diagonal",
             Self::Kronecker => "kronecker",
             Self::KroneckerValidated => "kronecker-validated",
+            Self::KroneckerTempered => "kronecker-tempered",
             Self::LastLayerGeodesics => "last-layer-geodesics",
             Self::MatrixFree => "matrix-free",
         }
@@ -68,7 +75,8 @@ impl Row {
             Self::LastLayerKronecker => "last layer, Kronecker",
             Self::Diagonal => "all weights, diagonal",
             Self::Kronecker => "all weights, Kronecker",
-            Self::KroneckerValidated => "all weights, Kronecker, tuned on held-out images",
+            Self::KroneckerValidated => "all weights, Kronecker, prior tuned on held-out images",
+            Self::KroneckerTempered => "all weights, Kronecker, temperature tuned on held-out images",
             Self::LastLayerGeodesics => "last layer, RLA-F",
             Self::MatrixFree => "all weights, matrix-free",
         }
@@ -82,7 +90,7 @@ impl Row {
             Self::LastLayerKronecker => Some([0.0811, 0.9758, 0.0147, 0.909]),
             Self::Diagonal => Some([0.1430, 0.9736, 0.0716, 0.922]),
             Self::Kronecker => Some([0.0945, 0.9750, 0.0286, 0.949]),
-            Self::KroneckerValidated | Self::LastLayerGeodesics | Self::MatrixFree => None,
+            Self::KroneckerValidated | Self::KroneckerTempered | Self::LastLayerGeodesics | Self::MatrixFree => None,
         }
     }
 
@@ -91,21 +99,26 @@ impl Row {
             Self::Map | Self::Diagonal => (Weights::All, Structure::Diagonal),
             Self::LastLayerFull | Self::LastLayerGeodesics => (Weights::LastLayer, Structure::WeightSpace),
             Self::LastLayerKronecker => (Weights::LastLayer, Structure::Kronecker),
-            Self::Kronecker | Self::KroneckerValidated => (Weights::All, Structure::Kronecker),
+            Self::Kronecker | Self::KroneckerValidated | Self::KroneckerTempered => {
+                (Weights::All, Structure::Kronecker)
+            }
             Self::MatrixFree => (Weights::All, Structure::MatrixFree),
         }
     }
 
-    /// Fits, tunes, predicts and scores.
-    pub fn compute(self, problem: &Problem, network: Network) -> Outcome<Cell> {
+    /// Fits, tunes and, unless only the fit is wanted, predicts and scores. `known` is the prior precision of a row that is
+    /// not tuned.
+    pub fn compute(self, problem: &Problem, network: Network, known: Option<f64>, wanted: Wanted) -> Outcome<Cell> {
+        let train = problem.train.clone();
         let (began, cpu) = (Instant::now(), used()?.1);
         let (weights, structure) = self.posterior();
         let model = weights.restrict(&(Arc::new(network) as Arc<dyn Model>))?;
-        let options = FitOptions { structure, ..Default::default() };
-        let mut laplace = Laplace::fit_shared(model, problem.train.clone(), Problem::family(), &options)?;
+        let options = FitOptions { structure, prior_precision: known.unwrap_or(1.0).into(), ..Default::default() };
+        let mut laplace = Laplace::fit_shared(model, train, Problem::family(), &options)?;
         let fit = began.elapsed().as_secs_f64();
         match self {
             Self::Map => {}
+            _ if known.is_some() => {}
             Self::KroneckerValidated => {
                 let options = ValidationOptions {
                     link: Link::Probit,
@@ -118,10 +131,14 @@ impl Row {
             }
             _ => drop(laplace.optimize(&EvidenceOptions::default())?),
         }
+        if self == Self::KroneckerTempered {
+            laplace.temper_on(&problem.held_out, &TemperOptions::default(), &())?;
+        }
         let tune = began.elapsed().as_secs_f64() - fit;
         let mut cell = Cell {
             parameters: laplace.parameters().len(),
             prior_precision: laplace.prior().values()[0],
+            temperature: Some(laplace.temperature()),
             evidence: laplace.log_marginal_likelihood(),
             scores: Vec::new(),
             fit,
@@ -132,7 +149,9 @@ impl Row {
             peak_megabytes: 0.0,
             cpu_seconds: 0.0,
         };
-        self.score(problem, &laplace, &mut cell)?;
+        if wanted == Wanted::All {
+            self.score(problem, &laplace, &mut cell)?;
+        }
         Ok(cell)
     }
 
@@ -151,16 +170,12 @@ impl Row {
                 Method::Samples(Arc::new(samples))
             }
             _ => {
+                let drawn = Link::MonteCarlo(MonteCarlo { samples: DRAWS, seed: 0 });
                 let began = Instant::now();
-                let (inside, outside) =
-                    (laplace.linearized(problem.test.inputs())?, laplace.linearized(&problem.foreign)?);
+                let predict = |inputs: &Array2<f64>| laplace.predict(inputs, &Method::Glm(drawn));
+                let (inside, outside) = (predict(problem.test.inputs())?, predict(&problem.foreign)?);
                 let seconds = began.elapsed().as_secs_f64();
-                for link in [Link::Centred, Link::Probit, Link::MonteCarlo(MonteCarlo { samples: DRAWS, seed: 0 })] {
-                    let classes =
-                        |latent: &LatentGaussian| latent.moments(laplace.family(), link).map(|found| found.mean);
-                    let score = Score::of(link.name(), &classes(&inside)?, &classes(&outside)?, problem, seconds)?;
-                    cell.scores.push(score);
-                }
+                cell.scores.extend(linearized_scores(laplace, (&inside, &outside), problem, drawn, seconds)?);
                 return Ok(());
             }
         };
@@ -169,9 +184,36 @@ impl Row {
             (laplace.predict(problem.test.inputs(), &method)?, laplace.predict(&problem.foreign, &method)?);
         let seconds = began.elapsed().as_secs_f64();
         let name = if self == Self::Map { "–".to_string() } else { format!("{GEODESICS} samples") };
-        cell.scores.push(Score::of(&name, &inside.mean, &outside.mean, problem, seconds)?);
+        let apart = Uncertainties::of(&inside)?.tell_from(&Uncertainties::of(&outside)?)?;
+        cell.scores.push(Score::of(&name, (&inside.mean, &outside.mean), apart, problem, seconds)?);
         Ok(())
     }
+}
+
+/// What is computed of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    All,
+    Fit,
+}
+
+/// The scores of a linearised prediction under every link. What it knows of its ignorance (mutual information, from the
+/// draws of one, and the variance of the logits) is the same for all.
+pub fn linearized_scores(
+    laplace: &Laplace,
+    (inside, outside): (&Prediction, &Prediction),
+    problem: &Problem,
+    drawn: Link,
+    seconds: f64,
+) -> Outcome<Vec<Score>> {
+    let apart = Uncertainties::of(inside)?.tell_from(&Uncertainties::of(outside)?)?;
+    let latents = inside.latent()?.zip(outside.latent()?).ok_or("no logits")?;
+    let of = |link: Link| {
+        let classes = |latent: &LatentGaussian| latent.moments(laplace.family(), link).map(|found| found.mean);
+        let means = (classes(&latents.0)?, classes(&latents.1)?);
+        Score::of(link.name(), (&means.0, &means.1), apart, problem, seconds)
+    };
+    [Link::Centred, Link::CentredProbit, Link::Probit, drawn].into_iter().map(of).collect()
 }
 
 /// The scores of one way to predict.
@@ -183,13 +225,24 @@ pub struct Score {
     pub ece: f64,
     /// Clothes against digits, by the entropy of the predicted classes.
     pub auroc: f64,
-    /// Of predicting 20,000 images (for a Gaussian over logits, without its link).
+    /// By the mutual information between class and weights, and by the variance of the logits.
+    #[serde(default)]
+    pub auroc_epistemic: Option<f64>,
+    #[serde(default)]
+    pub auroc_logits: Option<f64>,
+    /// Of predicting 20,000 images (by the link with draws, where there are several).
     pub seconds: f64,
 }
 
 impl Score {
     /// Of class probabilities at the test images and at foreign ones.
-    fn of(link: &str, inside: &Array2<f64>, outside: &Array2<f64>, problem: &Problem, seconds: f64) -> Outcome<Self> {
+    fn of(
+        link: &str,
+        (inside, outside): (&Array2<f64>, &Array2<f64>),
+        apart: OodScores,
+        problem: &Problem,
+        seconds: f64,
+    ) -> Outcome<Self> {
         let (mut nll, mut confidences, mut correct) = (0.0, Vec::new(), Vec::new());
         for (row, label) in inside.rows().into_iter().zip(problem.test.targets()) {
             let best = (0..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best });
@@ -207,6 +260,8 @@ impl Score {
             accuracy: correct.iter().filter(|correct| **correct).count() as f64 / count,
             ece: expected_calibration_error(&confidences, &correct, 15),
             auroc: auroc(&entropies(inside), &entropies(outside))?,
+            auroc_epistemic: apart.ood_auroc_epistemic,
+            auroc_logits: apart.ood_auroc_logits,
             seconds,
         })
     }
@@ -217,6 +272,8 @@ impl Score {
 pub struct Cell {
     pub parameters: usize,
     pub prior_precision: f64,
+    #[serde(default)]
+    pub temperature: Option<f64>,
     pub evidence: f64,
     pub scores: Vec<Score>,
     /// Seconds of the fit, of tuning, and of drawing samples.
