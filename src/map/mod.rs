@@ -27,7 +27,7 @@ pub use evaluator::{Evaluated, Evaluator, PulledBack, frozen_rows, identity_seed
 pub use explicit::{Explicit, ExplicitMap};
 pub use function::{FunctionModel, ParametricFunction};
 pub use model::{Group, Model, Rounding};
-pub use rows::{Rows, RowsAlong, Scratch, SingleRow, dense_cross_gram, dense_curvature};
+pub use rows::{Rows, RowsAlong, Scratch, SingleRow, TileBuffers, dense_cross_gram, dense_curvature};
 pub(crate) use rows::{resize, single_row};
 pub use subset::{Cut, Features, Subset, SubsetPlace};
 pub use taylor::Taylor;

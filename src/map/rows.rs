@@ -19,9 +19,20 @@ pub struct Scratch {
     /// A vector over all parameters, for rows that are made from others.
     room: Vec<f64>,
     /// Tiles of a curvature: two factors and their product; empty until one is first requested.
-    tiles: [Mat<f64>; 3],
+    tiles: Vec<TileBuffers>,
     /// The rows themselves, of all parameters or of two layers; empty until they are first requested.
     rows: [Mat<f64>; 2],
+}
+
+/// Two factors of one shape, and the square product of one with the other.
+#[derive(Debug, Clone)]
+pub struct TileBuffers {
+    /// The left factor, before it is transposed.
+    pub left: Mat<f64>,
+    /// The right factor.
+    pub right: Mat<f64>,
+    /// Their product.
+    pub product: Mat<f64>,
 }
 
 impl Default for Scratch {
@@ -38,7 +49,7 @@ impl Scratch {
             input_products: Mat::new(),
             sensitivity_products: Mat::new(),
             room: Vec::new(),
-            tiles: [Mat::new(), Mat::new(), Mat::new()],
+            tiles: Vec::new(),
             rows: [Mat::new(), Mat::new()],
         }
     }
@@ -76,13 +87,18 @@ impl Scratch {
         (&mut self.input_products, &mut self.sensitivity_products)
     }
 
-    /// Two matrices of this shape, and a square one with as many columns; with arbitrary contents.
-    pub fn tiles(&mut self, rows: usize, columns: usize) -> (&mut Mat<f64>, &mut Mat<f64>, &mut Mat<f64>) {
-        let [left, right, product] = &mut self.tiles;
-        for (matrix, rows) in [(&mut *left, rows), (&mut *right, rows), (&mut *product, columns)] {
-            resize(matrix, rows, columns);
+    /// Buffers for `count` tiles at once, with arbitrary contents.
+    pub fn tiles(&mut self, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers] {
+        if self.tiles.len() < count {
+            let empty = || TileBuffers { left: Mat::new(), right: Mat::new(), product: Mat::new() };
+            self.tiles.resize_with(count, empty);
         }
-        (left, right, product)
+        for TileBuffers { left, right, product } in &mut self.tiles[..count] {
+            resize(left, rows, columns);
+            resize(right, rows, columns);
+            resize(product, columns, columns);
+        }
+        &mut self.tiles[..count]
     }
 
     /// A matrix for dense rows, with arbitrary contents.

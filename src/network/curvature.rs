@@ -9,9 +9,11 @@
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef};
 
+use rayon::prelude::*;
+
 use super::layer::LayerRows;
-use crate::linalg::{add_products, column_slice, column_slice_mut, multiply, products};
-use crate::map::Scratch;
+use crate::linalg::{add_products, column_slice, column_slice_mut, multiply, products, threads_are_free};
+use crate::map::{Scratch, TileBuffers};
 
 /// The shape of a layer whose rows are outer products δ ⊗ (h, 1): of W, `[outputs, inputs]` row by row, then b.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +42,9 @@ impl OuterProducts {
 const POINTS: usize = 512;
 const COLUMNS: usize = 256;
 
-/// The number of f64 values in those buffers for N points.
+/// The number of f64 values in those buffers for N points, one of each for every thread.
 pub(super) fn buffer_size(points: usize) -> f64 {
-    (2 * points.min(POINTS) * COLUMNS + COLUMNS * COLUMNS) as f64
+    (rayon::current_num_threads() * (2 * points.min(POINTS) * COLUMNS + COLUMNS * COLUMNS)) as f64
 }
 
 /// Multiply-adds for the block of a layer with another, or (`None`) with itself, at N points with K rows each.
@@ -75,20 +77,16 @@ fn pairs(left: usize, right: usize, same: bool) -> impl Iterator<Item = (usize, 
     (0..right).flat_map(move |j| (if same { j } else { 0 }..left).map(move |i| (i, j)))
 }
 
-/// Cuts an iterator into parts of at most [`COLUMNS`], and calls `visit` with each part and its length.
-fn for_each_tile<I: Iterator + Clone>(all: I, mut visit: impl FnMut(std::iter::Take<I>, usize)) {
-    let mut rest = all;
-    loop {
-        let tile = rest.clone().take(COLUMNS);
-        let count = tile.clone().count();
-        if count == 0 {
-            return;
-        }
-        visit(tile, count);
-        if rest.nth(COLUMNS - 1).is_none() {
-            return;
-        }
-    }
+/// Cuts an iterator into parts of at most [`COLUMNS`].
+fn tiles<I: Iterator + Clone>(all: I) -> impl Iterator<Item = std::iter::Take<I>> {
+    let mut rest = Some(all);
+    std::iter::from_fn(move || {
+        let tile = rest.take()?;
+        tile.clone().next()?;
+        let mut after = tile.clone();
+        rest = after.nth(COLUMNS - 1).map(|_| after);
+        Some(tile.take(COLUMNS))
+    })
 }
 
 /// Writes, or adds, the block of J̃ᵀJ̃ between two layers: rows are the parameters of `left`, columns those of `right`.
@@ -123,7 +121,8 @@ fn putting(accumulate: Accum) -> impl Fn(&mut f64, f64) + Copy {
     move |entry, value| *entry = if keep == 0.0 { value } else { *entry + value }
 }
 
-/// Calls `put` with every pair of outputs, every pair of inputs and the sum over points and rows of their products.
+/// Calls `put` with every pair of outputs, every pair of inputs and the sum over points and rows of their products. Where
+/// threads are free, each takes a tile; the sums are put in place one tile after another.
 fn block(
     left: Factors<'_>,
     right: Factors<'_>,
@@ -131,46 +130,68 @@ fn block(
     scratch: &mut Scratch,
     mut put: impl FnMut((usize, usize), (usize, usize), f64),
 ) {
-    let (points, rows) = (left.1.n_points(), left.1.columns());
-    let (inputs, sensitivities, sums) = scratch.tiles(points.min(POINTS), COLUMNS);
+    let points = left.1.n_points();
     let input_pairs = pairs(left.0.factors(), right.0.factors(), same);
     let output_pairs = pairs(left.0.outputs, right.0.outputs, same);
-    for_each_tile(input_pairs, |input_tile, n_inputs| {
-        for_each_tile(output_pairs.clone(), |output_tile, n_outputs| {
-            let mut sums = sums.as_mut().get_mut(..n_inputs, ..n_outputs);
-            sums.fill(0.0);
-            let mut start = 0;
-            while start < points {
-                let count = POINTS.min(points - start);
-                let mut inputs = inputs.as_mut().get_mut(..count, ..n_inputs);
-                for ((i, j), column) in input_tile.clone().zip(inputs.rb_mut().col_iter_mut()) {
-                    let one = input_part(left.1, i, start, count);
-                    input_products(one, input_part(right.1, j, start, count), column_slice_mut(column));
-                }
-                let mut sensitivities = sensitivities.as_mut().get_mut(..count, ..n_outputs);
-                for ((o, p), column) in output_tile.clone().zip(sensitivities.rb_mut().col_iter_mut()) {
-                    let column = column_slice_mut(column);
-                    let (one, other) = (left.1.sensitivities.col(o), right.1.sensitivities.col(p));
-                    let (one, other) = (column_slice(one), column_slice(other));
-                    for k in 0..rows {
-                        let range = k * points + start..k * points + start + count;
-                        if k == 0 {
-                            products(&one[range.clone()], &other[range], column);
-                        } else {
-                            add_products(&one[range.clone()], &other[range], column);
-                        }
-                    }
-                }
-                multiply(sums.rb_mut(), Accum::Add, inputs.rb().transpose(), sensitivities.rb());
-                start += count;
-            }
-            for (outputs, column) in output_tile.zip(sums.col_iter()) {
+    let tiles: Vec<_> = tiles(input_pairs)
+        .flat_map(|inputs| tiles(output_pairs.clone()).map(move |outputs| (inputs.clone(), outputs)))
+        .collect();
+    let at_once = if threads_are_free() { tiles.len().min(rayon::current_num_threads()) } else { 1 };
+    let buffers = scratch.tiles(at_once, points.min(POINTS), COLUMNS);
+    for tiles in tiles.chunks(at_once.max(1)) {
+        let sum = |(buffers, (inputs, outputs)): (&mut TileBuffers, &(_, _))| {
+            sum_tile((left.1, right.1), Clone::clone(inputs), Clone::clone(outputs), buffers);
+        };
+        match tiles.len() {
+            1 => buffers.iter_mut().zip(tiles).for_each(sum),
+            _ => buffers.par_iter_mut().zip(tiles).for_each(sum),
+        }
+        for (TileBuffers { product, .. }, (input_tile, output_tile)) in buffers.iter().zip(tiles) {
+            for (outputs, column) in output_tile.clone().zip(product.col_iter()) {
                 for (inputs, value) in input_tile.clone().zip(column_slice(column)) {
                     put(outputs, inputs, *value);
                 }
             }
-        });
-    });
+        }
+    }
+}
+
+/// The product QᵀS of the columns of these pairs, in the upper left corner of the buffers' product.
+fn sum_tile(
+    (left, right): (LayerRows<'_>, LayerRows<'_>),
+    input_tile: impl Iterator<Item = (usize, usize)> + Clone,
+    output_tile: impl Iterator<Item = (usize, usize)> + Clone,
+    buffers: &mut TileBuffers,
+) {
+    let (points, rows) = (left.n_points(), left.columns());
+    let (n_inputs, n_outputs) = (input_tile.clone().count(), output_tile.clone().count());
+    let mut sums = buffers.product.as_mut().get_mut(..n_inputs, ..n_outputs);
+    sums.fill(0.0);
+    let mut start = 0;
+    while start < points {
+        let count = POINTS.min(points - start);
+        let mut inputs = buffers.left.as_mut().get_mut(..count, ..n_inputs);
+        for ((i, j), column) in input_tile.clone().zip(inputs.rb_mut().col_iter_mut()) {
+            let one = input_part(left, i, start, count);
+            input_products(one, input_part(right, j, start, count), column_slice_mut(column));
+        }
+        let mut sensitivities = buffers.right.as_mut().get_mut(..count, ..n_outputs);
+        for ((o, p), column) in output_tile.clone().zip(sensitivities.rb_mut().col_iter_mut()) {
+            let column = column_slice_mut(column);
+            let (one, other) = (left.sensitivities.col(o), right.sensitivities.col(p));
+            let (one, other) = (column_slice(one), column_slice(other));
+            for k in 0..rows {
+                let range = k * points + start..k * points + start + count;
+                if k == 0 {
+                    products(&one[range.clone()], &other[range], column);
+                } else {
+                    add_products(&one[range.clone()], &other[range], column);
+                }
+            }
+        }
+        multiply(sums.rb_mut(), Accum::Add, inputs.rb().transpose(), sensitivities.rb());
+        start += count;
+    }
 }
 
 /// Entry `index` of (h, 1) at some of the points; none for the 1.
