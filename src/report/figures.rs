@@ -78,7 +78,7 @@ impl Report {
             thousands(values.len()),
             number(largest)
         );
-        let x = Axis::between("directions in weight space, the best determined first", 0.0, values.len() as f64 + 1.0);
+        let x = Axis::between("directions, the best determined first", 0.0, values.len() as f64 + 1.0);
         let y = Axis::log("eigenvalue: data relative to prior", points.iter().map(|point| point.1).chain([1.0]));
         let chart = Chart::new("Spectrum of the curvature", description, x, y)
             .mark(Ink::Reference, Mark::Across(1.0))

@@ -138,9 +138,9 @@ impl Page {
         let kind = if long { "confusion upright" } else { "confusion" };
         let _ = write!(
             self.text,
-            "<h3>What is confused with what: {target}</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-             aria-label=\"Confusion table of {target}\">\n<table class=\"{kind}\">\n<caption>Rows are true classes, columns \
-             the most probable ones; the diagonal is right.</caption>\n<thead><tr><td></td>"
+            "<h3>What is confused with what: {target}</h3>\n<p class=\"how\">Rows are true classes, columns the most probable \
+             ones; the diagonal is right.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"Confusion table of {target}\">\n<table class=\"{kind}\">\n<thead><tr><td></td>"
         );
         for class in 0..table.len() {
             let _ = write!(self.text, "<th scope=\"col\">{}</th>", name(class));

@@ -44,30 +44,34 @@ pub(super) fn pictures(
     order.truncate(options.max_inputs);
     let single = columns.len() == 1;
     let n_targets = if laplace.family().has_classes() { 1 } else { schema.targets().len().min(MOST_TARGETS) };
-    let mut slices = Vec::new();
+    let mut predicted = Vec::new();
     for input in &order {
-        let column = &columns[*input];
-        let grid = column.grid();
+        let grid = columns[*input].grid();
         let points = Array2::from_shape_fn(
             (grid.len(), centre.len()),
             |(row, k)| if k == *input { grid[row] } else { centre[k] },
         );
         for (index, method) in methods.iter().enumerate().filter(|(index, _)| single || *index == shown) {
-            let prediction = predict(laplace, &points, method, &())?;
-            for target in 0..n_targets {
-                let observed = match (single, laplace.family().has_classes()) {
-                    (true, false) => observations(known, target, options.max_points),
-                    _ => Vec::new(),
-                };
-                slices.push(Slice {
-                    input: schema.inputs()[*input].clone(),
-                    method: index,
-                    target: schema.targets()[target].clone(),
-                    range: training.map(|_| (column.low, column.high)),
-                    curves: curves(laplace, &prediction, &grid, target, options.level)?,
-                    observed,
-                });
-            }
+            predicted.push((*input, index, grid.clone(), predict(laplace, &points, method, &())?));
+        }
+    }
+    // A class has the same colour in every picture, so all show the same ones.
+    let classes = most_probable(predicted.iter().map(|(.., prediction)| &prediction.mean));
+    let mut slices = Vec::new();
+    for (input, method, grid, prediction) in &predicted {
+        for target in 0..n_targets {
+            let observed = match (single, laplace.family().has_classes()) {
+                (true, false) => observations(known, target, options.max_points),
+                _ => Vec::new(),
+            };
+            slices.push(Slice {
+                input: schema.inputs()[*input].clone(),
+                method: *method,
+                target: schema.targets()[target].clone(),
+                range: training.map(|_| (columns[*input].low, columns[*input].high)),
+                curves: curves(laplace, prediction, grid, (target, &classes), options.level)?,
+                observed,
+            });
         }
     }
     let total: f64 = influences.iter().sum();
@@ -155,7 +159,30 @@ fn observations(data: &Dataset, target: usize, most: usize) -> Vec<(f64, f64)> {
     evenly(data.len(), most).into_iter().map(|row| (data.inputs()[(row, 0)], data.targets()[(row, target)])).collect()
 }
 
-fn curves(laplace: &Laplace, prediction: &Prediction, grid: &[f64], target: usize, level: f64) -> Result<Curves> {
+/// The classes that become most probable in any of the pictures, in their order.
+fn most_probable<'a>(pictures: impl Iterator<Item = &'a Array2<f64>>) -> Vec<usize> {
+    let mut tops: Vec<(usize, f64)> = Vec::new();
+    for mean in pictures {
+        tops.resize(mean.ncols(), (0, 0.0));
+        for (k, column) in mean.axis_iter(Axis(1)).enumerate() {
+            tops[k] = (k, column.iter().copied().fold(tops[k].1, f64::max));
+        }
+    }
+    tops.sort_by(|a, b| b.1.total_cmp(&a.1));
+    tops.truncate(MOST_CLASSES);
+    let mut classes: Vec<usize> = tops.into_iter().map(|(k, _)| k).collect();
+    classes.sort_unstable();
+    classes
+}
+
+/// The curve of a target, or of the given classes.
+fn curves(
+    laplace: &Laplace,
+    prediction: &Prediction,
+    grid: &[f64],
+    (target, classes): (usize, &[usize]),
+    level: f64,
+) -> Result<Curves> {
     let mean = &prediction.mean;
     let curve = |k: usize| grid.iter().enumerate().map(|(row, x)| (*x, mean[(row, k)])).collect::<Vec<_>>();
     let schema = laplace.schema();
@@ -187,13 +214,7 @@ fn curves(laplace: &Laplace, prediction: &Prediction, grid: &[f64], target: usiz
         Family::Categorical(_) => {
             let name =
                 |k: usize| schema.classes().and_then(|names| names.get(k)).cloned().unwrap_or_else(|| k.to_string());
-            // Where there are many classes, those that become most probable.
-            let mut order: Vec<usize> = (0..mean.ncols()).collect();
-            let top = |k: usize| mean.column(k).iter().copied().fold(0.0, f64::max);
-            order.sort_by(|a, b| top(*b).total_cmp(&top(*a)));
-            order.truncate(MOST_CLASSES);
-            order.sort_unstable();
-            Ok(Curves::Probabilities(order.into_iter().map(|k| (name(k), curve(k))).collect()))
+            Ok(Curves::Probabilities(classes.iter().map(|k| (name(*k), curve(*k))).collect()))
         }
     }
 }
@@ -201,6 +222,15 @@ fn curves(laplace: &Laplace, prediction: &Prediction, grid: &[f64], target: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_pictures_show_the_same_classes_those_that_come_out_on_top_in_any() {
+        // Eight classes, of which 3 is likely in the first picture alone and 6 in the second alone.
+        let first = ndarray::arr2(&[[0.1, 0.2, 0.01, 0.6, 0.05, 0.02, 0.015, 0.005]]);
+        let second =
+            ndarray::arr2(&[[0.2, 0.1, 0.01, 0.01, 0.05, 0.02, 0.6, 0.01], [0.3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.7, 0.0]]);
+        assert_eq!(most_probable([&first, &second].into_iter()), [0, 1, 3, 4, 5, 6]);
+    }
 
     #[test]
     fn curves_go_beyond_the_data_and_stop_at_the_levels_of_a_discrete_input() {
