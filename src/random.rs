@@ -47,6 +47,8 @@ pub enum Purpose {
     VarianceDraw,
     /// Which samples of weighted ones are kept; the index is always 0.
     Resampling,
+    /// Which part of a mixture a draw comes from; the index is always 0.
+    MixturePart,
     /// Synthetic data, and whatever else a caller draws for itself.
     Data,
 }
@@ -54,7 +56,7 @@ pub enum Purpose {
 impl Purpose {
     /// Every purpose, for tests.
     #[cfg(test)]
-    const ALL: [Purpose; 17] = [
+    const ALL: [Purpose; 18] = [
         Purpose::Velocity,
         Purpose::Initialization,
         Purpose::Shuffle,
@@ -71,6 +73,7 @@ impl Purpose {
         Purpose::TraceProbe,
         Purpose::VarianceDraw,
         Purpose::Resampling,
+        Purpose::MixturePart,
         Purpose::Data,
     ];
 
@@ -93,6 +96,7 @@ impl Purpose {
             Purpose::TraceProbe => b"trace probe",
             Purpose::VarianceDraw => b"variance draw",
             Purpose::Resampling => b"resampling",
+            Purpose::MixturePart => b"mixture part",
             Purpose::Data => b"data",
         }
     }

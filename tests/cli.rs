@@ -10,6 +10,8 @@ mod bad_options;
 mod bad_posteriors;
 #[path = "cli/columns.rs"]
 mod columns;
+#[path = "cli/committee.rs"]
+mod committee;
 #[cfg(unix)]
 #[path = "cli/files.rs"]
 mod files;

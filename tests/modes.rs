@@ -4,7 +4,9 @@ mod common;
 
 use common::{Outcome, is_close, normal_matrix, random_data, random_network};
 use ndarray::{Array2, array};
-use riemannian_laplace::internals::evaluate::{ClosedForms, PriorPathOptions, train_along_priors};
+use riemannian_laplace::internals::evaluate::{
+    ClosedForms, PriorPathOptions, stacking_weights, train_along_priors, train_committee,
+};
 use riemannian_laplace::internals::evidence::{ModeOptions, Noise, train_to_mode};
 use riemannian_laplace::internals::likelihood::{Bernoulli, Categorical, Poisson};
 use riemannian_laplace::{
@@ -164,5 +166,68 @@ fn what_makes_no_path_is_refused() -> Outcome {
     assert!(matches!(refused, Err(Error::Unsupported(Unsupported::OnlineSigmas { levels: 2 }))));
     let fixed = ModeOptions { noise: Noise::Fixed, ..Default::default() };
     assert!(train_to_mode(&two, &data, &levels, &fixed, &())?.converged);
+    Ok(())
+}
+
+#[test]
+fn a_committee_of_one_prior_is_the_posteriors_without_each_fold() -> Outcome {
+    let (data, alpha, sigma) = (line(12)?, 0.7, 0.4);
+    let mode = ModeOptions { noise: Noise::Fixed, tolerance: 1e-18, ..Default::default() };
+    let options = PriorPathOptions {
+        precisions: vec![alpha],
+        folds: 12,
+        on_the_way: mode.clone(),
+        at_the_end: mode,
+        ..Default::default()
+    };
+    let family = Family::gaussian(sigma)?;
+    let committee = train_committee(&straight()?, &data, &family, &options, &())?;
+    assert_eq!(committee.members.len(), 12);
+    // Each is the ridge regression of its own eleven points.
+    for member in &committee.members {
+        assert!(is_close(member.weight, 1.0 / 12.0, 1e-15, 0.0));
+        let (theta, ..) = ridge(member.laplace.data().ok_or("no data")?, alpha, sigma);
+        assert_eq!(member.laplace.n_data(), 11);
+        for (found, expected) in member.laplace.parameters().iter().zip(theta) {
+            assert!(is_close(*found, expected, 1e-7, 0.0), "{found} for {expected}");
+        }
+    }
+    // A linear model at its mode: leave-one-out in closed form is exact.
+    let all = Laplace::fit(
+        train_to_mode(
+            &straight()?,
+            &data,
+            &family,
+            &ModeOptions { prior_precision: alpha.into(), ..options.at_the_end },
+            &(),
+        )?
+        .network,
+        data.clone(),
+        family,
+        &riemannian_laplace::FitOptions { prior_precision: alpha.into(), ..Default::default() },
+    )?;
+    let expected = ClosedForms::of(&all, Link::default())?.linearized.elpd() / 12.0;
+    assert!(is_close(committee.held_out, expected, 1e-8, 0.0), "{} for {expected}", committee.held_out);
+    Ok(())
+}
+
+#[test]
+fn stacked_weights_meet_the_conditions_of_a_maximum() -> Outcome {
+    let logs = normal_matrix(5, 200, 8).mapv(|value| 1.5 * value);
+    let weights = stacking_weights(logs.view())?;
+    assert!(is_close(weights.iter().sum(), 1.0, 1e-12, 0.0));
+    // Karush, Kuhn and Tucker: mean p_j/mixture is 1 where the weight is positive, and at most 1 elsewhere. The last step gained
+    // 1e-10 nats, so the conditions hold to about its root.
+    for j in 0..5 {
+        let ratio = |n: usize| logs[(j, n)].exp() / (0..5).map(|i| weights[i] * logs[(i, n)].exp()).sum::<f64>();
+        let slope = (0..200).map(ratio).sum::<f64>() / 200.0;
+        assert!(slope < 1.0 + 1e-4, "{j}: {slope}");
+        assert!(weights[j] < 1e-2 || (slope - 1.0).abs() < 1e-4, "{j}: {slope} with weight {}", weights[j]);
+    }
+    // One that is better everywhere has all the weight.
+    let clear = Array2::from_shape_fn((2, 30), |(j, n)| (n as f64).sin() - j as f64);
+    assert!(stacking_weights(clear.view())?[0] > 1.0 - 1e-6);
+    assert!(stacking_weights(Array2::zeros((0, 3)).view()).is_err());
+    assert!(stacking_weights(array![[f64::NAN]].view()).is_err());
     Ok(())
 }

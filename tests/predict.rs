@@ -84,7 +84,7 @@ fn predicted(latent: &LatentGaussian, family: &Family, method: &Method) -> Resul
             assert_eq!(found.mean, latent.mean);
             assert_all_close(&found.covariance, &latent.covariance, 1e-15, "covariance");
         }
-        Predictive::Sampled(_) => panic!("not used here"),
+        Predictive::Sampled(_) | Predictive::Mixture(_) => panic!("not used here"),
     }
     Ok(prediction)
 }

@@ -16,6 +16,8 @@ mod files;
 mod formulas;
 #[path = "seams/maps.rs"]
 mod maps;
+#[path = "seams/mixtures.rs"]
+mod mixtures;
 #[path = "seams/priors.rs"]
 mod priors;
 #[path = "seams/quantiles.rs"]

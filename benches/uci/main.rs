@@ -1,14 +1,16 @@
 //! The standard regression benchmark: yacht, energy, concrete and wine with the protocol of Hernández-Lobato and Adams
 //! (2015) and the splits of Gal and Ghahramani (2016).
 //!
-//! `cargo bench --bench uci -- [sets] [splits] [riemannian splits]`, by default all sets, 20 splits and 5 of them with
-//! geodesics. Every cell (a split, or its geodesics) is kept in `target/uci`, and only what is missing is computed.
+//! `cargo bench --bench uci -- [sets] [splits] [riemannian splits] [committee splits]`, by default all sets, 20 splits, 5 of
+//! them with geodesics, and 20 with committees (0 leaves a part out). Every cell (a split's network, its geodesics, or its
+//! committee) is kept in `target/uci`, and only what is missing is computed.
 //!
 //! One hidden layer of 50 tanh units, inputs and targets standardised by the training rows. The network is trained to a mode
 //! of its posterior under the prior that predicts held-out thirds of the training rows best ([`train_along_priors`]); σ
 //! follows from the fit. Scores on the test rows in original units: root mean squared error and mean log likelihood of the
 //! network alone (with that σ), of the linearised posterior, and of the mixture over 30 Fisher geodesics; and of
-//! whichever leave-one-out on the training rows prefers.
+//! whichever leave-one-out on the training rows prefers. Beside them the committee of [`train_committee`]: the networks that
+//! cross-validation trains anyway, mixed by how well they predict the training rows that they have not seen.
 
 mod splits;
 
@@ -18,7 +20,7 @@ use std::time::Instant;
 
 use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::internals::evaluate::{
-    ClosedForms, LeaveOneOut, PriorPath, PriorPathOptions, train_along_priors,
+    ClosedForms, Committee, LeaveOneOut, PriorPath, PriorPathOptions, train_along_priors, train_committee,
 };
 use riemannian_laplace::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,8 @@ const SETS: [(&str, &str, f64, f64); 4] = [
 ];
 const HIDDEN: usize = 50;
 const GEODESICS: usize = 30;
+/// The folds of a committee.
+const FOLDS: usize = 5;
 
 /// One method on one split.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -80,6 +84,20 @@ struct Sampled {
     seconds: f64,
 }
 
+/// The committee of one split.
+#[derive(Debug, Serialize, Deserialize)]
+struct Together {
+    rmse: f64,
+    log_likelihood: f64,
+    /// Mean log density of training rows, predicted by members that have not seen them.
+    held_out: f64,
+    /// Prior precisions, and the same of the networks under each of them alone.
+    path: Vec<(f64, f64)>,
+    /// The members' prior precisions and weights.
+    members: Vec<(f64, f64)>,
+    seconds: f64,
+}
+
 /// A data set and one of its splits.
 struct Cell {
     name: &'static str,
@@ -100,11 +118,14 @@ impl Cell {
         Ok((data.select(&train)?.standardized(Standardize::InputsAndTargets)?, data.select(&test)?))
     }
 
+    fn start(&self, data: &Dataset) -> Outcome<Network> {
+        let architecture = Architecture::new(&[data.inputs().ncols(), HIDDEN, 1], Activation::Tanh)?;
+        Ok(Network::random(architecture, self.split as u64))
+    }
+
     /// The network at a mode of its posterior, under the prior that predicts held-out parts of the training rows best.
     fn train(&self, data: &Dataset) -> Outcome<PriorPath> {
-        let architecture = Architecture::new(&[data.inputs().ncols(), HIDDEN, 1], Activation::Tanh)?;
-        let start = Network::random(architecture, self.split as u64);
-        Ok(train_along_priors(&start, data, &Family::gaussian(1.0)?, &PriorPathOptions::default(), &())?)
+        Ok(train_along_priors(&self.start(data)?, data, &Family::gaussian(1.0)?, &PriorPathOptions::default(), &())?)
     }
 
     /// The network alone and the linearised posterior, whose posterior is kept for the geodesics.
@@ -134,6 +155,34 @@ impl Cell {
         std::fs::write(path, serde_json::to_string(&plain)?)?;
         eprintln!("{} {}: {plain:?}", self.name, self.split);
         Ok(plain)
+    }
+
+    /// The committee.
+    fn together(&self) -> Outcome<Together> {
+        let path = self.path("committee.json");
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            return Ok(serde_json::from_str(&text)?);
+        }
+        let began = Instant::now();
+        let (train, test) = self.data()?;
+        let options = PriorPathOptions { folds: FOLDS, ..Default::default() };
+        let committee: Committee =
+            train_committee(&self.start(&train)?, &train, &Family::gaussian(1.0)?, &options, &())?;
+        let Scores::Regression(scores) = Scores::of(&committee.predict(test.inputs())?, test.targets())? else {
+            return Err("no scores".into());
+        };
+        let members = committee.members.iter().map(|member| (member.laplace.prior().values()[0], member.weight));
+        let together = Together {
+            rmse: scores.rmse,
+            log_likelihood: -scores.nll,
+            held_out: committee.held_out,
+            path: committee.steps.iter().map(|step| (step.prior_precision, step.held_out)).collect(),
+            members: members.collect(),
+            seconds: began.elapsed().as_secs_f64(),
+        };
+        std::fs::write(path, serde_json::to_string(&together)?)?;
+        eprintln!("{} {}: {together:?}", self.name, self.split);
+        Ok(together)
     }
 
     /// The geodesics, from the posterior that [`plain`](Self::plain) kept.
@@ -188,16 +237,8 @@ fn chosen<'a>(scores: &[&'a Score]) -> &'a Score {
     scores.iter().fold(scores[0], better)
 }
 
-fn main() -> Outcome {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let names: Vec<&str> = match arguments.first().map(String::as_str) {
-        None | Some("all") => SETS.iter().map(|set| set.0).collect(),
-        Some(names) => names.split(',').collect(),
-    };
-    let count = |place: usize, usual: usize| arguments.get(place).map_or(Ok(usual), |text| text.parse());
-    let (splits, geodesic_splits) = (count(1, 20)?, count(2, 5)?);
-    std::fs::create_dir_all(folder("target/uci"))?;
-    println!("RMSE / log likelihood on the test rows, mean ± standard error over splits\n");
+/// One network: alone, linearised, and along geodesics.
+fn networks(names: &[&str], splits: usize, geodesic_splits: usize) -> Outcome {
     println!("| set | splits | MAP | linearised | RLA-F | leave-one-out's choice | MC dropout |");
     println!("|---|---|---|---|---|---|---|");
     for (name, target, rmse, log_likelihood) in SETS.into_iter().filter(|set| names.contains(&set.0)) {
@@ -226,6 +267,45 @@ fn main() -> Outcome {
                 row(&all),
             );
         }
+    }
+    Ok(())
+}
+
+/// Committees, beside the best of their priors alone by its own cross-validation.
+fn committees(names: &[&str], splits: usize) -> Outcome {
+    println!("| set | splits | committee | held out, committee | held out, best prior alone | members | MC dropout |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, target, rmse, log_likelihood) in SETS.into_iter().filter(|set| names.contains(&set.0)) {
+        let cell = |split| Cell { name, target, split }.together();
+        let cells: Vec<Together> = (0..splits).map(cell).collect::<Outcome<_>>()?;
+        let of = |value: fn(&Together) -> f64| mean(&cells.iter().map(value).collect::<Vec<f64>>());
+        println!(
+            "| {name} | {splits} | {} / {} | {} | {} | {} | {rmse:.2} / {log_likelihood:.2} |",
+            of(|cell| cell.rmse),
+            of(|cell| cell.log_likelihood),
+            of(|cell| cell.held_out),
+            of(|cell| cell.path.iter().map(|step| step.1).fold(f64::NEG_INFINITY, f64::max)),
+            of(|cell| cell.members.len() as f64),
+        );
+    }
+    Ok(())
+}
+
+fn main() -> Outcome {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let names: Vec<&str> = match arguments.first().map(String::as_str) {
+        None | Some("all") => SETS.iter().map(|set| set.0).collect(),
+        Some(names) => names.split(',').collect(),
+    };
+    let count = |place: usize, usual: usize| arguments.get(place).map_or(Ok(usual), |text| text.parse());
+    let (splits, geodesic_splits, committee_splits) = (count(1, 20)?, count(2, 5)?, count(3, 20)?);
+    std::fs::create_dir_all(folder("target/uci"))?;
+    println!("RMSE / log likelihood on the test rows, mean ± standard error over splits\n");
+    if committee_splits > 0 {
+        committees(&names, committee_splits)?;
+    }
+    if splits > 0 {
+        networks(&names, splits, geodesic_splits)?;
     }
     Ok(())
 }

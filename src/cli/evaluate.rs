@@ -6,16 +6,17 @@ use clap::Args;
 use riemannian_laplace::internals::evaluate::{
     self, Curves, Detail, KeepUncertainty, OodScores, ScoringOptions, score_over, uncertainty_over,
 };
-use riemannian_laplace::internals::predict::{self, SamplingReport};
-use riemannian_laplace::{Batches, Error, Laplace, Scores};
+use riemannian_laplace::internals::predict::SamplingReport;
+use riemannian_laplace::{Batches, Error, Scores};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::certificate::CertificateArgs;
+use super::committee::Members;
 use super::console::Console;
 use super::data::DataArgs;
 use super::failure::Failure;
-use super::method::{Method, MethodArgs, name_of};
+use super::method::{Method, MethodArgs, name_of, sampling_report};
 use super::output::{print, print_json, short};
 use super::posterior::PosteriorArgs;
 use super::score_text::{curves_in_words, in_columns, in_rows, items};
@@ -84,20 +85,22 @@ struct Scored {
 /// Runs the command.
 pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_scorable()?;
-    let laplace = args.posterior.load(console)?;
-    let data = args.data.rows_for_posterior(&laplace, console)?;
+    let members = Members::load(&args.posterior, console)?;
+    members.check(&args.method)?;
+    let laplace = &members.laplace;
+    let data = args.data.rows_for_posterior(laplace, console)?;
     data.check_against(&**laplace.model(), laplace.family())?;
-    let outside = args.ood.as_ref().map(|path| args.data.inputs_of(path, &laplace, console)).transpose()?;
+    let outside = args.ood.as_ref().map(|path| args.data.inputs_of(path, laplace, console)).transpose()?;
     let asked = args.method.methods();
     let mut methods = Vec::new();
     for method in &asked {
-        methods.push(args.method.library_method(*method, &laplace, console)?);
+        methods.push(members.method(&args.method, *method, console)?);
     }
     // Every method is compared with the trained network alone.
     let map = asked.iter().position(|method| *method == Method::Map).unwrap_or(methods.len());
     let asked_for = methods.clone();
     if map == methods.len() {
-        methods.push(predict::Method::Map);
+        methods.push(members.method(&args.method, Method::Map, console)?);
     }
     let (of_data, of_outside) = {
         let rows = |data: &dyn Batches| data.n_rows();
@@ -107,9 +110,9 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
             detail: if args.curves { Detail::Curves } else { Detail::Scores },
             uncertainty: if outside.is_some() { KeepUncertainty::Yes } else { KeepUncertainty::No },
         };
-        let scored = score_over(&laplace, data.batches(), &methods, options, &progress);
+        let scored = score_over(laplace, data.batches(), &methods, options, &progress);
         let of_data = scored.map_err(|error| data.locate(error))?;
-        let far = outside.as_deref().map(|rows| uncertainty_over(&laplace, rows, &asked_for, &progress)).transpose()?;
+        let far = outside.as_deref().map(|rows| uncertainty_over(laplace, rows, &asked_for, &progress)).transpose()?;
         (of_data, far.flatten())
     };
     // Of a team, the first rank has the scores and tells them.
@@ -122,17 +125,14 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
             scores: finite_scores(scored)?,
             curves: args.curves.then(|| scored.tally.curves()),
             outside: far.map(|(near, far)| near.tell_from(far)).transpose()?,
-            samples: match library {
-                predict::Method::Samples(samples) => Some(SamplingReport::of(samples)),
-                _ => None,
-            },
+            samples: sampling_report(library),
         });
     }
     let map_nll = of_data.get(map).map_or(Ok(f64::INFINITY), |map| map.tally.scores().map(|scores| scores.nll()))?;
     if args.json {
         print_json(&json(&all, args.method.is_all())?)?;
     } else {
-        print(&text(args, &laplace, &all))?;
+        print(&text(args, &members, &all))?;
     }
     for scored in all.iter().filter(|scored| scored.scores.nll() > map_nll) {
         console.warn(format!(
@@ -179,9 +179,10 @@ fn json(all: &[Scored], named: bool) -> Result<Value, Failure> {
     }
 }
 
-fn text(args: &EvaluateArgs, laplace: &Laplace, all: &[Scored]) -> String {
-    let title = format!("scores of {}", args.posterior.posterior.display());
-    let describe = |scored: &Scored| args.method.describe(scored.method, laplace.family());
+fn text(args: &EvaluateArgs, members: &Members, all: &[Scored]) -> String {
+    let kind = if members.count() > 1 { format!("a committee of {}: ", members.count()) } else { String::new() };
+    let title = format!("scores of {kind}{}", args.posterior.posterior.display());
+    let describe = |scored: &Scored| args.method.describe(scored.method, members.laplace.family());
     let scores = |scored: &Scored| items(&scored.scores, scored.outside.as_ref());
     let curves = |scored: &Scored| scored.curves.as_ref().map(curves_in_words).unwrap_or_default();
     let (Some(best), true) = (best(all), args.method.is_all()) else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use riemannian_laplace::Family;
 use riemannian_laplace::Laplace;
-use riemannian_laplace::internals::predict::{self, MonteCarlo};
+use riemannian_laplace::internals::predict::{self, MonteCarlo, SamplingReport};
 use riemannian_laplace::{Draws, Link};
 use riemannian_laplace::{Error, Unsupported};
 
@@ -129,9 +129,9 @@ impl MethodArgs {
         self.link == Some(LinkName::None)
     }
 
-    /// The method that was asked for, as the library takes it; its samples, if any, are drawn here.
-    pub fn prepare(&self, laplace: &Laplace, console: &Console) -> Result<predict::Method, Failure> {
-        self.library_method(self.method, laplace, console)
+    /// The method that was asked for.
+    pub fn single(&self) -> Method {
+        self.method
     }
 
     /// A method as the library takes it; its samples, if any, are drawn here.
@@ -174,6 +174,18 @@ impl MethodArgs {
             instead: "no --link at all (the prediction has a closed form), or --link none for the raw outputs",
         })
         .into())
+    }
+}
+
+/// How the samples of a method ended, if it has any.
+pub fn sampling_report(method: &predict::Method) -> Option<SamplingReport> {
+    match method {
+        predict::Method::Samples(samples) => Some(SamplingReport::of(samples)),
+        predict::Method::Mixture(mixture) => {
+            let others = mixture.others.iter().filter_map(|member| sampling_report(&member.method));
+            sampling_report(&mixture.method).into_iter().chain(others).reduce(SamplingReport::and)
+        }
+        _ => None,
     }
 }
 

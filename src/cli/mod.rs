@@ -2,6 +2,7 @@
 
 mod arguments;
 mod certificate;
+mod committee;
 mod console;
 mod data;
 mod draws;

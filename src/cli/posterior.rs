@@ -11,7 +11,7 @@ use super::failure::Failure;
 /// The posterior to work with.
 #[derive(Debug, Args)]
 pub struct PosteriorArgs {
-    /// The posterior that `rla fit` wrote
+    /// The posterior that `rla fit` wrote (for `predict` and `evaluate` also the folder of `rla train --committee`)
     #[arg(long, value_name = "FILE")]
     pub posterior: PathBuf,
 }
@@ -19,6 +19,13 @@ pub struct PosteriorArgs {
 impl PosteriorArgs {
     /// Reads the posterior.
     pub fn load(&self, console: &Console) -> Result<Laplace, Failure> {
+        if self.posterior.join("committee.json").is_file() {
+            let folder = self.posterior.display();
+            let advice = "`rla predict` and `rla evaluate` take it, this command one of its members";
+            return Err(Failure::Usage(format!(
+                "{folder} is a committee: {advice}, such as {folder}/member-01.safetensors"
+            )));
+        }
         let _progress = console.spinner("loading the posterior");
         Laplace::load(&self.posterior).map_err(Failure::about(&self.posterior))
     }

@@ -15,10 +15,11 @@ use riemannian_laplace::{Batches, Error, Laplace, Method};
 
 use super::arguments;
 use super::certificate::CertificateArgs;
+use super::committee::Members;
 use super::console::{Console, Progress};
 use super::data::LeaveOutArgs;
 use super::failure::Failure;
-use super::method::MethodArgs;
+use super::method::{MethodArgs, sampling_report};
 use super::output::{Columns, OutputFile, counted, print_with};
 use super::posterior::PosteriorArgs;
 
@@ -75,12 +76,14 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
         }
         _ => None,
     };
-    let laplace = args.posterior.load(console)?;
-    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, &laplace, console)?;
-    let method = args.method.prepare(&laplace, console)?;
+    let members = Members::load(&args.posterior, console)?;
+    members.check(&args.method)?;
+    let laplace = &members.laplace;
+    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, laplace, console)?;
+    let method = members.method(&args.method, args.method.single(), console)?;
     let outcome = {
         let progress = console.bar("predicting", rows.n_rows());
-        let job = Job { args, laplace: &laplace, method: &method, progress, team: console.team() };
+        let job = Job { args, laplace, method: &method, progress, team: console.team() };
         match &out {
             _ if !console.team().is_first() => return job.write(&*rows, &mut std::io::sink()).map(|_| ()),
             Some(file) => file.write(|out| job.write(&*rows, out))?,
@@ -116,11 +119,7 @@ struct Written {
 impl Job<'_> {
     /// Writes all predictions at the first rank; the others send theirs to it.
     fn write(&self, rows: &dyn Batches, out: &mut dyn Write) -> Result<Written, Failure> {
-        let samples = match self.method {
-            Method::Samples(samples) => Some(SamplingReport::of(samples)),
-            _ => None,
-        };
-        let mut written = Written { samples, not_finite: 0 };
+        let mut written = Written { samples: sampling_report(self.method), not_finite: 0 };
         let broken = |source| Failure::from(Error::Write { path: PathBuf::from("the predictions"), source });
         let (mut pieces, places, mut taken) = (Pieces::of(rows), Pieces::of(rows), 0);
         self.team.in_turn(

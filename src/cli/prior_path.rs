@@ -1,7 +1,9 @@
 //! `rla train --cross-validate`: the network at its mode under the prior that predicts held-out data best.
 
 use clap::Args;
-use riemannian_laplace::internals::evaluate::{PriorPath, PriorPathOptions, train_along_priors};
+use riemannian_laplace::internals::evaluate::{
+    Committee, PriorPath, PriorPathOptions, train_along_priors, train_committee,
+};
 use riemannian_laplace::{Dataset, Family, Network, Progress};
 use serde::Serialize;
 
@@ -19,6 +21,10 @@ pub struct CrossValidateArgs {
     /// The parts of the data for --cross-validate, each of which is predicted by the others
     #[arg(long, value_name = "N", requires = "cross_validate", default_value = "3", value_parser = arguments::count)]
     folds: usize,
+    /// Keep all networks of --cross-validate as a committee of posteriors, mixed by how well they predict rows that they have
+    /// not seen; --out is then a folder, which `rla predict` and `rla evaluate` take as --posterior
+    #[arg(long, requires = "cross_validate")]
+    committee: bool,
 }
 
 /// What `--json` adds.
@@ -44,11 +50,31 @@ impl CrossValidateArgs {
         seed: u64,
         progress: &dyn Progress,
     ) -> Result<Option<PriorPath>, Failure> {
-        if !self.cross_validate {
+        if !self.cross_validate || self.committee {
             return Ok(None);
         }
-        let options = PriorPathOptions { folds: self.folds, seed, ..Default::default() };
-        Ok(Some(train_along_priors(start, data, family, &options, progress)?))
+        Ok(Some(train_along_priors(start, data, family, &self.options(seed), progress)?))
+    }
+
+    /// Whether a committee was asked for.
+    pub fn wants_committee(&self) -> bool {
+        self.committee
+    }
+
+    /// Trains a committee.
+    pub fn train_committee(
+        &self,
+        start: &Network,
+        data: &Dataset,
+        family: &Family,
+        seed: u64,
+        progress: &dyn Progress,
+    ) -> Result<Committee, Failure> {
+        Ok(train_committee(start, data, family, &self.options(seed), progress)?)
+    }
+
+    fn options(&self, seed: u64) -> PriorPathOptions {
+        PriorPathOptions { folds: self.folds, seed, ..Default::default() }
     }
 
     /// The units of its progress: priors, where it was asked for.

@@ -5,12 +5,14 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::data::Standardization;
+use riemannian_laplace::internals::evaluate::Committee;
 use riemannian_laplace::internals::memory;
 use riemannian_laplace::internals::network::{Decay, NUMBERS_PER_WEIGHT};
 use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
 use serde::Serialize;
 
 use super::arguments::{self, LikelihoodName};
+use super::committee::{self, CommitteeFolder};
 use super::console::Console;
 use super::data::{DataArgs, DataFile};
 use super::failure::Failure;
@@ -62,7 +64,7 @@ pub struct TrainArgs {
     /// The seed of the initial weights and of the order of the batches
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where to write the network (safetensors, f64, named as a PyTorch nn.Sequential)
+    /// Where to write the network (safetensors, f64, named as a PyTorch nn.Sequential); with --committee a folder
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Print the outcome as one JSON object
@@ -89,7 +91,12 @@ Example, prior precision and noise tuned by the marginal likelihood while the ne
 
 Example, a small network at a mode of its posterior, under the prior that predicts held-out rows best:
   rla train --data train.csv --target y --likelihood gaussian --standardize --hidden 50 \\
-      --cross-validate --out model.safetensors";
+      --cross-validate --out model.safetensors
+
+Example, all networks of the cross-validation as a committee, which predicts better than any of them:
+  rla train --data train.csv --target y --likelihood gaussian --standardize --hidden 50 \\
+      --cross-validate --folds 5 --committee --out committee
+  rla predict --posterior committee --inputs new.csv --out predictions.csv";
 
 /// How the weights are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -121,7 +128,10 @@ struct Report {
 
 /// Runs the command.
 pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
-    let out = OutputFile::at(&args.out, &[&args.data.data])?;
+    let out = match args.cross_validate.wants_committee() {
+        true => Destination::Committee(CommitteeFolder::at(&args.out)?),
+        false => Destination::Network(OutputFile::at(&args.out, &[&args.data.data])?),
+    };
     let family = args.likelihood.family(&[1.0])?;
     let mut data = args.data.read(args.likelihood, console)?;
     let n_outputs = count_outputs(args, &data)?;
@@ -144,6 +154,22 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     };
     let began = Instant::now();
     let progress = console.bar("training", args.cross_validate.most_priors().unwrap_or(args.epochs));
+    let out = match out {
+        Destination::Network(file) => file,
+        Destination::Committee(folder) => {
+            let committee =
+                args.cross_validate.train_committee(&start, &data.dataset, &family, args.seed, &progress)?;
+            drop(progress);
+            folder.write(&committee)?;
+            return tell_committee(
+                args,
+                console,
+                &folder,
+                &committee,
+                (start.architecture(), began.elapsed().as_secs_f64()),
+            );
+        }
+    };
     let path = args.cross_validate.train(&start, &data.dataset, &family, args.seed, &progress)?;
     let evidence = args.evidence.train(&start, &data.dataset, &family, &options, &progress)?;
     let (network, mean_loss) = match (&path, &evidence) {
@@ -191,6 +217,32 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     if let Some(path) = &path {
         prior_path::summarize(path, &mut summary);
     }
+    summary.row("time", format!("{seconds:.2} s"), "");
+    print(&summary.to_text())
+}
+
+/// Where the result goes.
+enum Destination {
+    Network(OutputFile),
+    Committee(CommitteeFolder),
+}
+
+fn tell_committee(
+    args: &TrainArgs,
+    console: &Console,
+    folder: &CommitteeFolder,
+    trained: &Committee,
+    (architecture, seconds): (&Architecture, f64),
+) -> Result<(), Failure> {
+    if args.json {
+        return print_json(&committee::report(trained));
+    }
+    if console.is_quiet() {
+        return Ok(());
+    }
+    let mut summary =
+        Summary::new(format!("committee of networks {architecture} written to {}", folder.path().display()));
+    committee::summarize(trained, &mut summary);
     summary.row("time", format!("{seconds:.2} s"), "");
     print(&summary.to_text())
 }

@@ -145,6 +145,12 @@ impl Schema {
         }
     }
 
+    /// Whether both have the same targets, with the same classes and in the same units.
+    pub(crate) fn has_targets_of(&self, other: &Self) -> bool {
+        (&self.targets, &self.classes, self.target_scaling())
+            == (&other.targets, &other.classes, other.target_scaling())
+    }
+
     /// How the columns were scaled, if they were.
     pub fn scaling(&self) -> Option<&Scaling> {
         self.scaling.as_ref()

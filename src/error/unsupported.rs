@@ -126,6 +126,18 @@ pub enum Unsupported {
     /// A prior that is an earlier posterior has the temperature of its task.
     #[error("the prior is an earlier posterior, and the temperature stays the one that it was fitted with")]
     ConstantTemperature,
+    /// Predictions of different things.
+    #[error(
+        "the predictions to mix differ in their likelihood, columns, classes or the scaling of their targets; fit all \
+         posteriors to the same data"
+    )]
+    MixtureOfDifferent,
+    /// Leave-one-out of members that were trained on different parts of the data.
+    #[error(
+        "a mixture of posteriors has no leave-one-out score without refits: its members may have been trained on different parts \
+         of the data; use the held-out score that was found with its weights"
+    )]
+    MixtureLeaveOneOut,
     /// No eigenvalues.
     #[error("a low-rank structure keeps at least one eigenvalue")]
     NoRank,

@@ -1,6 +1,7 @@
 //! Scores of predictions against observed targets, leave-one-out scores, tuning on held-out data, and distances between sample sets, as the paper computes them.
 
 mod calibration;
+mod committee;
 mod curves;
 mod importance;
 mod intervals;
@@ -17,6 +18,7 @@ mod validation;
 pub mod wasserstein;
 
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
+pub use committee::{Committee, Member, stacking_weights, train_committee};
 pub use curves::{COVERAGE_LEVELS, Curves};
 pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};

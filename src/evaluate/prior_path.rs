@@ -21,7 +21,7 @@ use crate::likelihood::Family;
 use crate::map::Model;
 use crate::network::Network;
 use crate::predict::{Link, linearized};
-use crate::prior::Prior;
+use crate::prior::{Prior, PriorPrecision};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
 use crate::target::Target;
@@ -104,31 +104,11 @@ pub fn train_along_priors(
 ) -> Result<PriorPath> {
     check(data, options)?;
     let path = Path { start, options, progress };
-    let mut folds = path.folds(data, family)?;
-    let (mut steps, mut best): (Vec<PriorPathStep>, Option<Best>) = (Vec::new(), None);
-    for (index, alpha) in options.precisions.iter().enumerate() {
-        let (mut densities, mut modes) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
-        for fold in &mut folds {
-            let mode = path.advance(&mut fold.walker, *alpha)?;
-            densities.extend(log_densities(&mode.laplace, &fold.held_out)?);
-            modes.push(mode);
-        }
-        let held_out = mean(&densities);
-        steps.push(PriorPathStep { prior_precision: *alpha, held_out });
-        progress.step(index + 1, held_out);
-        match &best {
-            Some(best) if held_out <= mean(&best.densities) => {
-                if index >= best.index + PATIENCE || is_worse_beyond_doubt(&densities, &best.densities) {
-                    break;
-                }
-            }
-            _ => best = Some(Best { index, densities, modes }),
-        }
-    }
-    let best = best.ok_or(Error::Training(InvalidTraining::Precisions))?;
-    let step = steps[best.index].clone();
+    let walk = path.walk(data, family)?;
+    let best = &walk.stops[walk.best];
+    let step = best.step.clone();
     let (mut own, mut from_fold) = (Walker::new(data, start, family), best.walker(data)?);
-    for alpha in &options.precisions[..best.index] {
+    for alpha in &options.precisions[..walk.best] {
         path.advance(&mut own, *alpha)?;
     }
     let modes = [path.advance(&mut own, step.prior_precision)?, path.advance(&mut from_fold, step.prior_precision)?];
@@ -136,36 +116,57 @@ pub fn train_along_priors(
     let (_, near) = if second.0 > first.0 { second } else { first };
     let options = under(step.prior_precision, &options.at_the_end);
     let mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
-    Ok(PriorPath { mode, steps, best: step })
+    Ok(PriorPath { mode, steps: walk.steps(), best: step })
 }
 
-/// The best prior so far, the log densities of all data under it, fold by fold, and the folds' networks.
-struct Best {
-    index: usize,
-    densities: Vec<f64>,
-    modes: Vec<Mode>,
+/// The priors that were tried, and the place of the best among them.
+pub(super) struct Walk {
+    pub stops: Vec<Stop>,
+    pub best: usize,
 }
 
-impl Best {
-    /// The network and noise of the greatest log posterior with all data.
-    fn walker(&self, data: &Dataset) -> Result<Walker> {
-        let mut best: Option<(f64, &Mode)> = None;
-        for mode in &self.modes {
-            let value = target(mode, data)?.evaluator().log_posterior(mode.laplace.parameters());
-            if best.is_none_or(|(greatest, _)| value > greatest) {
-                best = Some((value, mode));
-            }
-        }
-        let (_, mode) = best.ok_or(InvalidTraining::Precisions)?;
-        Ok(Walker::new(data, &mode.network, mode.laplace.family()))
+impl Walk {
+    /// Every prior and its score.
+    pub fn steps(&self) -> Vec<PriorPathStep> {
+        self.stops.iter().map(|stop| stop.step.clone()).collect()
     }
 }
 
-/// The log posterior with all data, under a fold's prior and noise.
-fn target(mode: &Mode, data: &Dataset) -> Result<Target> {
-    let laplace = &mode.laplace;
-    let map = mode.network.bind(data.inputs().view())?;
-    Target::new(map, laplace.family().shared(), data.targets().view(), Prior::gaussian(laplace.prior().clone()))
+/// A prior, the log densities of all data under it, fold by fold, and the folds' networks.
+pub(super) struct Stop {
+    pub step: PriorPathStep,
+    pub densities: Vec<f64>,
+    pub networks: Vec<NearMode>,
+}
+
+/// A network that was trained without its fold, near a mode of its posterior.
+pub(super) struct NearMode {
+    pub network: Network,
+    pub family: Family,
+    prior: PriorPrecision,
+}
+
+impl Stop {
+    /// The network and noise of the greatest log posterior with all data.
+    fn walker(&self, data: &Dataset) -> Result<Walker> {
+        let mut best: Option<(f64, &NearMode)> = None;
+        for near in &self.networks {
+            let value = near.target(data)?.evaluator().log_posterior(near.network.parameters());
+            if best.is_none_or(|(greatest, _)| value > greatest) {
+                best = Some((value, near));
+            }
+        }
+        let (_, near) = best.ok_or(InvalidTraining::Precisions)?;
+        Ok(Walker::new(data, &near.network, &near.family))
+    }
+}
+
+impl NearMode {
+    /// The log posterior with all data, under the fold's prior and noise.
+    fn target(&self, data: &Dataset) -> Result<Target> {
+        let map = self.network.bind(data.inputs().view())?;
+        Target::new(map, self.family.shared(), data.targets().view(), Prior::gaussian(self.prior.clone()))
+    }
 }
 
 /// The options with another prior.
@@ -173,7 +174,7 @@ fn under(alpha: f64, options: &ModeOptions) -> ModeOptions {
     ModeOptions { prior_precision: PriorValues::Shared(alpha), ..options.clone() }
 }
 
-fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
@@ -185,7 +186,7 @@ fn is_worse_beyond_doubt(densities: &[f64], best: &[f64]) -> bool {
     centre < -BEYOND_DOUBT * (variance / differences.len() as f64).sqrt()
 }
 
-fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
+pub(super) fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
     let falling = options.precisions.windows(2).all(|pair| pair[0] > pair[1]);
     let positive = options.precisions.iter().all(|alpha| *alpha > 0.0 && alpha.is_finite());
     if options.precisions.is_empty() || !falling || !positive {
@@ -210,20 +211,51 @@ impl Walker {
     }
 }
 
-/// A part of the data, and a network that is trained on the others.
-struct Fold {
+/// A part of the data, the others, and a network that is trained on these.
+pub(super) struct Fold {
     held_out: Dataset,
     walker: Walker,
 }
 
-struct Path<'a> {
-    start: &'a Network,
-    options: &'a PriorPathOptions,
-    progress: &'a dyn Progress,
+impl Fold {
+    /// The data without the part.
+    pub fn training(&self) -> &Dataset {
+        &self.walker.data
+    }
+}
+
+pub(super) struct Path<'a> {
+    pub start: &'a Network,
+    pub options: &'a PriorPathOptions,
+    pub progress: &'a dyn Progress,
 }
 
 impl Path<'_> {
-    fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
+    /// Goes from strong priors to weak ones until these predict worse.
+    pub fn walk(&self, data: &Dataset, family: &Family) -> Result<Walk> {
+        let mut folds = self.folds(data, family)?;
+        let (mut stops, mut best): (Vec<Stop>, usize) = (Vec::new(), 0);
+        for (index, alpha) in self.options.precisions.iter().enumerate() {
+            let (mut densities, mut networks) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
+            for fold in &mut folds {
+                let Mode { network, laplace, .. } = self.advance(&mut fold.walker, *alpha)?;
+                densities.extend(log_densities(&laplace, &fold.held_out)?);
+                networks.push(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() });
+            }
+            let held_out = mean(&densities);
+            self.progress.step(index + 1, held_out);
+            stops.push(Stop { step: PriorPathStep { prior_precision: *alpha, held_out }, densities, networks });
+            let (here, there) = (&stops[index], &stops[best]);
+            if index == 0 || here.step.held_out > there.step.held_out {
+                best = index;
+            } else if index >= best + PATIENCE || is_worse_beyond_doubt(&here.densities, &there.densities) {
+                break;
+            }
+        }
+        Ok(Walk { stops, best })
+    }
+
+    pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
         let mut rows: Vec<usize> = (0..data.len()).collect();
         rows.shuffle(&mut stream(self.options.seed, Purpose::Shuffle, 0));
         let part = |keep: &dyn Fn(usize) -> bool| {

@@ -30,10 +30,10 @@ pub(super) fn root(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// A quantile of the mixture of Poissons with these rates (equal weights): the smallest count whose distribution
+/// A quantile of the mixture of Poissons with these weights and rates: the smallest count whose distribution
 /// function reaches `level`.
-pub(super) fn poisson_mixture_quantile(rates: &[f64], level: f64) -> f64 {
-    let share = |count: f64| rates.iter().map(|rate| poisson_cdf(count, *rate)).sum::<f64>() / rates.len() as f64;
+pub(super) fn poisson_mixture_quantile(rates: &[(f64, f64)], level: f64) -> f64 {
+    let share = |count: f64| rates.iter().map(|(weight, rate)| weight * poisson_cdf(count, *rate)).sum::<f64>();
     let mut high = 1.0;
     while share(high) < level {
         if high > MOST_COUNTS {
@@ -143,18 +143,18 @@ mod tests {
             let (below, above) = (poisson_cdf(MANY - 1.0, rate), poisson_cdf(MANY, rate));
             assert!(above >= below && above - below < 1e-3, "{shift}: {below}, {above}");
         }
-        let median = poisson_mixture_quantile(&[1e10], 0.5);
+        let median = poisson_mixture_quantile(&[(1.0, 1e10)], 0.5);
         assert!((median - 1e10).abs() < 10.0, "{median}");
-        assert_eq!(poisson_mixture_quantile(&[f64::INFINITY], 0.5), f64::INFINITY);
-        assert!(poisson_mixture_quantile(&[f64::NAN], 0.5).is_nan());
+        assert_eq!(poisson_mixture_quantile(&[(1.0, f64::INFINITY)], 0.5), f64::INFINITY);
+        assert!(poisson_mixture_quantile(&[(1.0, f64::NAN)], 0.5).is_nan());
     }
 
     #[test]
     fn quantiles_of_a_mixture_invert_its_distribution_function() {
         for level in [0.01, 0.3, 0.5, 0.9] {
-            let rates = [0.5, 3.0, 20.0];
+            let rates = [(0.2, 0.5), (0.5, 3.0), (0.3, 20.0)];
             let count = poisson_mixture_quantile(&rates, level);
-            let at = |count: f64| rates.iter().map(|rate| poisson_cdf(count, *rate)).sum::<f64>() / 3.0;
+            let at = |count: f64| rates.iter().map(|(weight, rate)| weight * poisson_cdf(count, *rate)).sum::<f64>();
             assert!(at(count) >= level && at(count - 1.0) < level, "{level}");
         }
     }

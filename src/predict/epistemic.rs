@@ -1,8 +1,9 @@
 //! What a prediction does not know for want of data, one number per point: the mutual information between class and
 //! weights (or the variance of E(y | θ)), and the spread of the logits.
 
-use ndarray::{Array1, Array2, Array3, Axis};
+use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 
+use super::MixturePart;
 use super::prediction::{Prediction, Predictive};
 use super::{LatentGaussian, Link, MonteCarlo};
 use crate::error::Result;
@@ -46,6 +47,7 @@ impl Prediction {
             (None, Predictive::Linearized { latent, .. }) => {
                 Ok(latent.moments(self.family(), Link::MonteCarlo(DRAWS))?.mutual_information)
             }
+            (None, Predictive::Mixture(parts)) => self.information_of_parts(parts).map(Some),
             (known, _) => Ok(known.clone()),
         }
     }
@@ -60,12 +62,63 @@ impl Prediction {
         if !self.family().has_classes() {
             return None;
         }
-        let covariances = match self.predictive() {
-            Predictive::Network { .. } => return None,
-            Predictive::Linearized { latent, .. } => return Some(latent.logit_variance(self.family())),
-            Predictive::Sampled(sampled) => sampled.outputs(),
-        };
-        Some(sampled_logit_variance(self.family(), covariances))
+        match self.predictive() {
+            Predictive::Network { .. } => None,
+            Predictive::Linearized { latent, .. } => Some(latent.logit_variance(self.family())),
+            Predictive::Sampled(sampled) => Some(sampled_logit_variance(self.family(), sampled.outputs())),
+            Predictive::Mixture(parts) => Some(self.logit_variance_of_parts(parts)),
+        }
+    }
+
+    /// H(Σₖ wₖ pₖ) − Σₖ wₖ E H(p | θ, k) of a mixture.
+    fn information_of_parts(&self, parts: &[MixturePart]) -> Result<Array1<f64>> {
+        let mut left = self.uncertainty();
+        for part in parts {
+            let known = part.prediction.epistemic_uncertainty()?.unwrap_or_else(|| Array1::zeros(left.len()));
+            left = left - part.weight * (part.prediction.uncertainty() - known);
+        }
+        Ok(left.mapv(|value| value.max(0.0)))
+    }
+
+    /// The variance within the parts of a mixture and that between them.
+    fn logit_variance_of_parts(&self, parts: &[MixturePart]) -> Array1<f64> {
+        let means: Vec<Array2<f64>> = parts.iter().map(|part| part.prediction.mean_outputs()).collect();
+        let centre = self.mean_outputs();
+        let mut variance = Array1::zeros(centre.nrows());
+        for (part, mean) in parts.iter().zip(&means) {
+            if let Some(within) = part.prediction.logit_variance() {
+                variance = variance + part.weight * within;
+            }
+            let shifts = mean - &centre;
+            let squares = shifts.rows().into_iter().map(|shift| squared_logits(self.family(), shift));
+            variance = variance + part.weight * squares.collect::<Array1<f64>>();
+        }
+        variance
+    }
+
+    /// The mean of the raw outputs.
+    fn mean_outputs(&self) -> Array2<f64> {
+        match self.predictive() {
+            Predictive::Network { outputs } => outputs.clone(),
+            Predictive::Linearized { latent, .. } => latent.mean.clone(),
+            Predictive::Sampled(sampled) => {
+                sampled.outputs().sum_axis(Axis(0)) / sampled.outputs().dim().0.max(1) as f64
+            }
+            Predictive::Mixture(parts) => {
+                let shape = (self.mean.nrows(), self.n_outputs());
+                let terms = parts.iter().map(|part| part.weight * part.prediction.mean_outputs());
+                terms.fold(Array2::<f64>::zeros(shape), |sum, term| sum + term)
+            }
+        }
+    }
+}
+
+/// ‖P shift‖² of a shift of the logits.
+fn squared_logits(family: &Family, shift: ArrayView1<'_, f64>) -> f64 {
+    let square = shift.dot(&shift);
+    match family {
+        Family::Bernoulli(_) => 0.5 * square,
+        _ => square - shift.sum().powi(2) / shift.len() as f64,
     }
 }
 
@@ -85,17 +138,12 @@ impl LatentGaussian {
 
 /// The same of draws of the logits (samples × points × outputs), by their squared distances from their mean.
 fn sampled_logit_variance(family: &Family, outputs: &Array3<f64>) -> Array1<f64> {
-    let (samples, points, width) = outputs.dim();
+    let (samples, points, _) = outputs.dim();
     let mut squares = Array1::zeros(points);
     let mean: Array2<f64> = outputs.sum_axis(Axis(0)) / samples.max(1) as f64;
     for sample in outputs.outer_iter() {
         for (t, (output, mean)) in sample.rows().into_iter().zip(mean.rows()).enumerate() {
-            let shift = &output - &mean;
-            let square = shift.dot(&shift);
-            squares[t] += match family {
-                Family::Bernoulli(_) => 0.5 * square,
-                _ => square - shift.sum().powi(2) / width as f64,
-            };
+            squares[t] += squared_logits(family, (&output - &mean).view());
         }
     }
     squares.mapv(|square: f64| (square / samples.max(1) as f64).max(0.0))

@@ -3,6 +3,7 @@
 
 use ndarray::{Array1, Array2, Array3};
 
+use super::ensemble::draws_of_parts;
 use super::prediction::{Prediction, Predictive};
 use super::{JointGaussian, MonteCarlo, linearized_joint};
 use crate::error::Result;
@@ -13,6 +14,9 @@ impl Prediction {
     /// Draws of E(y | θ), for classes of their probabilities: draws × points × targets (or classes). Draw i of sampled
     /// predictions is network i mod S; linearised draws are independent from point to point.
     pub fn mean_draws(&self, count: usize, seed: u64) -> Result<Array3<f64>> {
+        if let Predictive::Mixture(parts) = self.predictive() {
+            return draws_of_parts(parts, count, seed, Prediction::mean_draws);
+        }
         let (points, width) = self.mean.dim();
         memory::check("the draws", count as f64 * (points * width) as f64, "ask for fewer draws or points at a time")?;
         let mut draws = Array3::zeros((count, points, width));
@@ -45,6 +49,7 @@ impl Prediction {
                     network.rows().into_iter().enumerate().for_each(|(t, f)| write(&mut draws, i, t, &f.to_vec()));
                 }
             }
+            Predictive::Mixture(_) => {} // drawn above
         }
         self.restore(draws)
     }

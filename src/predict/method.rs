@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::prediction::{Prediction, Predictive, SamplingReport};
 use super::{Link, SampledPredictive, linearized};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unsupported};
 use crate::geodesic::{MetricName, MetricOptions, SamplerOptions, Samples, sample_posterior};
 use crate::laplace::{BATCH_NUMBERS, Laplace};
 use crate::memory::{self, Reservation};
@@ -31,6 +31,43 @@ pub enum Method {
     Riemannian(Geodesics),
     /// The model itself, averaged over samples drawn earlier.
     Samples(Arc<Samples>),
+    /// The mixture with the predictions of other posteriors, such as those around other modes.
+    Mixture(Mixture),
+}
+
+/// The prediction of a posterior mixed with those of others ([`Prediction::mixture`]).
+#[derive(Debug, Clone)]
+pub struct Mixture {
+    /// The weight of the posterior itself, relative to all.
+    pub weight: f64,
+    /// How it predicts.
+    pub method: Box<Method>,
+    /// The other posteriors, of the same columns.
+    pub others: Arc<[MixtureMember]>,
+}
+
+/// Another posterior of a [`Mixture`].
+#[derive(Debug, Clone)]
+pub struct MixtureMember {
+    /// Its weight, relative to all.
+    pub weight: f64,
+    /// The posterior.
+    pub laplace: Laplace,
+    /// How it predicts.
+    pub method: Method,
+}
+
+impl Mixture {
+    fn predict(&self, laplace: &Laplace, inputs: &Array2<f64>, progress: &dyn Progress) -> Result<Prediction> {
+        let mut parts = vec![(self.weight, predict(laplace, inputs, &self.method, progress)?)];
+        for other in self.others.iter() {
+            if other.laplace.schema().inputs() != laplace.schema().inputs() {
+                return Err(Error::Unsupported(Unsupported::MixtureOfDifferent));
+            }
+            parts.push((other.weight, predict(&other.laplace, inputs, &other.method, progress)?));
+        }
+        Prediction::mixture(parts)
+    }
 }
 
 impl Default for Method {
@@ -41,13 +78,14 @@ impl Default for Method {
 }
 
 impl Method {
-    /// The name on the command line: `map`, `glm`, `nn` or `riemannian`.
+    /// The name on the command line: `map`, `glm`, `nn` or `riemannian`; `mixture` where posteriors are mixed.
     pub fn name(&self) -> &'static str {
         match self {
             Method::Map => "map",
             Method::Glm(_) => "glm",
             Method::Nn(_) => "nn",
             Method::Riemannian(_) | Method::Samples(_) => "riemannian",
+            Method::Mixture(_) => "mixture",
         }
     }
 
@@ -132,13 +170,13 @@ pub fn predict(
 ) -> Result<Prediction> {
     let (family, schema) = (laplace.family(), laplace.schema());
     let reservation = reserve(laplace, inputs.nrows(), method)?;
-    let inputs = &schema.scale_inputs(inputs.view())?;
+    let scaled = &schema.scale_inputs(inputs.view())?;
     let (predictive, report) = match method {
-        Method::Map => (Predictive::Network { outputs: laplace.outputs(inputs)? }, None),
-        Method::Glm(link) => (Predictive::Linearized { latent: linearized(laplace, inputs)?, link: *link }, None),
+        Method::Map => (Predictive::Network { outputs: laplace.outputs(scaled)? }, None),
+        Method::Glm(link) => (Predictive::Linearized { latent: linearized(laplace, scaled)?, link: *link }, None),
         Method::Nn(draws) => {
             let weights = draw_weights(laplace, draws)?;
-            (mixture(laplace, weights.view(), inputs)?, None)
+            (mixture(laplace, weights.view(), scaled)?, None)
         }
         Method::Riemannian(Geodesics { metric, how, sampler, allow_uncertified }) => {
             let samples = sample_posterior(laplace, *metric, how, sampler, progress)?;
@@ -146,9 +184,10 @@ pub fn predict(
             if report.failed_share() > *allow_uncertified {
                 return Err(Error::Uncertified { report, allowed: *allow_uncertified });
             }
-            (of_samples(laplace, &samples, inputs)?, Some(report))
+            (of_samples(laplace, &samples, scaled)?, Some(report))
         }
-        Method::Samples(samples) => (of_samples(laplace, samples, inputs)?, Some(SamplingReport::of(samples))),
+        Method::Samples(samples) => (of_samples(laplace, samples, scaled)?, Some(SamplingReport::of(samples))),
+        Method::Mixture(mixture) => return mixture.predict(laplace, inputs, progress),
     };
     Ok(Prediction::new(family.clone(), predictive, report, schema)?.holding(reservation))
 }

@@ -28,6 +28,12 @@ impl NormalMixture {
         Self(components.map(|(mean, deviation)| Normal { weight, mean, deviation }).collect())
     }
 
+    /// The mixture of mixtures, each with its share.
+    pub fn of_mixtures(parts: impl Iterator<Item = (f64, Self)>) -> Self {
+        let all = parts.flat_map(|(share, part)| part.0.into_iter().map(move |c| (share, c)));
+        Self(all.map(|(share, c)| Normal { weight: share * c.weight, ..c }).collect())
+    }
+
     /// P(y ≤ x).
     pub fn cumulative(&self, x: f64) -> f64 {
         self.0.iter().map(|c| c.weight * normal_cdf((x - c.mean) / c.deviation)).sum()

@@ -5,6 +5,7 @@
 mod bridge;
 mod density;
 mod distribution;
+mod ensemble;
 mod epistemic;
 mod functions;
 mod heteroscedastic;
@@ -19,9 +20,10 @@ mod sampled;
 mod summary;
 
 pub(crate) use distribution::normal_quantile;
+pub use ensemble::MixturePart;
 pub use linearized::{JointGaussian, LatentGaussian, linearized, linearized_joint};
 pub use links::{Link, MonteCarlo};
-pub use method::{ALLOWED_SHARE, Draws, Geodesics, Method, draw_weights, predict};
+pub use method::{ALLOWED_SHARE, Draws, Geodesics, Method, Mixture, MixtureMember, draw_weights, predict};
 pub use moments::Moments;
 pub(crate) use moments::moments;
 pub use prediction::{Prediction, Predictive, SamplingReport};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ndarray::{Array1, Array2, Array3, Axis};
 
 use super::distribution::{normal_quantile, poisson_cdf, poisson_mixture_quantile};
+use super::ensemble::{MixturePart, draws_of_parts, mixed_densities};
 use super::mixture::NormalMixture;
 use super::summary::class_entropy;
 use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
@@ -19,6 +20,9 @@ use crate::random::{Purpose, stream};
 /// The number of equally likely points at which a log-normal rate is evaluated for quantiles.
 const RATES: usize = 400;
 
+/// The weights and rates of the Poisson components at a point and target.
+type Rates<'a> = Box<dyn Fn(usize, usize) -> Vec<(f64, f64)> + 'a>;
+
 /// How the samples behind a prediction ended. Failed ones do not enter it; uncertified ones do.
 pub type SamplingReport = crate::error::SamplingCount;
 
@@ -26,6 +30,15 @@ impl SamplingReport {
     /// Counts.
     pub fn of(samples: &Samples) -> Self {
         Self { requested: samples.len(), failed: samples.failed(), uncertified: samples.uncertified() }
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            requested: self.requested + other.requested,
+            failed: self.failed + other.failed,
+            uncertified: self.uncertified + other.uncertified,
+        }
     }
 
     /// The share of samples that failed or are uncertified.
@@ -51,6 +64,8 @@ pub enum Predictive {
     },
     /// A mixture over models.
     Sampled(SampledPredictive),
+    /// A mixture of predictions; never empty.
+    Mixture(Vec<MixturePart>),
 }
 
 /// A prediction: one row per input, one column per target (or class).
@@ -74,11 +89,11 @@ pub struct Prediction {
     pub mutual_information: Option<Array1<f64>>,
     /// How the Riemannian samples ended, if there are any.
     pub samples: Option<SamplingReport>,
-    family: Family,
-    predictive: Predictive,
-    schema: Schema,
+    pub(super) family: Family,
+    pub(super) predictive: Predictive,
+    pub(super) schema: Schema,
     /// The memory for all of it.
-    _reservation: Option<Arc<Reservation>>,
+    pub(super) _reservation: Option<Arc<Reservation>>,
 }
 
 impl Prediction {
@@ -96,6 +111,9 @@ impl Prediction {
             }
             Predictive::Linearized { latent, link } => latent.moments(&family, *link)?,
             Predictive::Sampled(sampled) => sampled.moments(),
+            Predictive::Mixture(parts) => {
+                return Self::mixture(parts.iter().map(|part| (part.weight, part.prediction.clone())).collect());
+            }
         };
         let Moments { mean, epistemic_variance, aleatoric_variance, total_variance, entropy, mutual_information } =
             moments;
@@ -124,7 +142,7 @@ impl Prediction {
         &self.predictive
     }
 
-    /// The likelihood.
+    /// The likelihood; of a mixture that of its first part.
     pub fn family(&self) -> &Family {
         &self.family
     }
@@ -165,6 +183,7 @@ impl Prediction {
             Predictive::Network { outputs } => outputs.ncols(),
             Predictive::Linearized { latent, .. } => latent.mean.ncols(),
             Predictive::Sampled(sampled) => sampled.outputs().dim().2,
+            Predictive::Mixture(parts) => parts.first().map_or(0, |part| part.prediction.n_outputs()),
         }
     }
 
@@ -226,20 +245,31 @@ impl Prediction {
         levels.iter().map(|level| self.schema.restore_mean(at(*level).view())).collect()
     }
 
-    /// The rates of the mixture's Poisson components at a target of a point.
-    fn rates(&self) -> impl Fn(usize, usize) -> Vec<f64> + '_ {
-        let levels: Vec<f64> = match &self.predictive {
-            Predictive::Linearized { .. } => {
-                (0..RATES).map(|i| normal_quantile((i as f64 + 0.5) / RATES as f64)).collect()
-            }
-            Predictive::Network { .. } | Predictive::Sampled(_) => Vec::new(),
+    /// The rates of the mixture's Poisson components at a target of a point, with their weights.
+    fn rates(&self) -> Rates<'_> {
+        let equal = |rates: Vec<f64>| {
+            let weight = 1.0 / rates.len() as f64;
+            rates.into_iter().map(|rate| (weight, rate)).collect::<Vec<_>>()
         };
-        move |t, k| match &self.predictive {
-            Predictive::Network { outputs } => vec![outputs[(t, k)].exp()],
-            Predictive::Sampled(sampled) => sampled.outputs().outer_iter().map(|f| f[(t, k)].exp()).collect(),
+        match &self.predictive {
+            Predictive::Network { outputs } => Box::new(move |t, k| equal(vec![outputs[(t, k)].exp()])),
+            Predictive::Sampled(sampled) => {
+                Box::new(move |t, k| equal(sampled.outputs().outer_iter().map(|f| f[(t, k)].exp()).collect()))
+            }
             Predictive::Linearized { latent, .. } => {
-                let deviation = latent.covariance[(t, k, k)].max(0.0).sqrt();
-                levels.iter().map(|z| (latent.mean[(t, k)] + z * deviation).exp()).collect()
+                let levels: Vec<f64> = (0..RATES).map(|i| normal_quantile((i as f64 + 0.5) / RATES as f64)).collect();
+                Box::new(move |t, k| {
+                    let deviation = latent.covariance[(t, k, k)].max(0.0).sqrt();
+                    equal(levels.iter().map(|z| (latent.mean[(t, k)] + z * deviation).exp()).collect())
+                })
+            }
+            Predictive::Mixture(parts) => {
+                let parts: Vec<_> = parts.iter().map(|part| (part.weight, part.prediction.rates())).collect();
+                Box::new(move |t, k| {
+                    let all =
+                        parts.iter().flat_map(|(share, rates)| rates(t, k).into_iter().map(move |part| (share, part)));
+                    all.map(|(share, (weight, rate))| (share * weight, rate)).collect()
+                })
             }
         }
     }
@@ -260,6 +290,9 @@ impl Prediction {
             Predictive::Sampled(sampled) => {
                 NormalMixture::equal(sampled.outputs().outer_iter().map(|f| (f[(t, k)], deviation(f[(t, s)]))))
             }
+            Predictive::Mixture(parts) => {
+                NormalMixture::of_mixtures(parts.iter().map(|part| (part.weight, part.prediction.normal_mixture(t, k))))
+            }
         }
     }
 
@@ -278,8 +311,10 @@ impl Prediction {
                 let rates = self.rates();
                 let rank = |(t, k): (usize, usize)| {
                     let (rates, y) = (rates(t, k), targets[(t, k)]);
-                    let below = rates.iter().map(|rate| poisson_cdf(y, *rate) + poisson_cdf(y - 1.0, *rate));
-                    0.5 * below.sum::<f64>() / rates.len() as f64
+                    let below = rates
+                        .iter()
+                        .map(|(weight, rate)| weight * (poisson_cdf(y, *rate) + poisson_cdf(y - 1.0, *rate)));
+                    0.5 * below.sum::<f64>()
                 };
                 Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
             }
@@ -303,6 +338,9 @@ impl Prediction {
     /// Draws of y: draws × points × target columns. Draw i of sampled predictions comes from network i mod S at every
     /// point, so that it is one function; linearised draws are independent from point to point.
     pub fn draws(&self, count: usize, seed: u64) -> Result<Array3<f64>> {
+        if let Predictive::Mixture(parts) = &self.predictive {
+            return draws_of_parts(parts, count, seed, Prediction::draws);
+        }
         let (points, p) = (self.mean.nrows(), self.n_outputs());
         let likelihood = self.family.likelihood();
         let width = likelihood.n_targets(p);
@@ -340,6 +378,7 @@ impl Prediction {
                     }
                 }
             }
+            Predictive::Mixture(_) => {} // drawn above
         }
         self.restore(draws)
     }
@@ -369,6 +408,10 @@ impl Prediction {
             }
             Predictive::Linearized { latent, link } => latent.log_densities(&self.family, *link, targets),
             Predictive::Sampled(sampled) => sampled.log_densities(targets),
+            Predictive::Mixture(parts) => {
+                let logs = |part: &MixturePart| Ok((part.weight, part.prediction.scaled_log_densities(targets)?));
+                Ok(mixed_densities(&parts.iter().map(logs).collect::<Result<Vec<_>>>()?))
+            }
         }
     }
 }

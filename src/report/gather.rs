@@ -247,6 +247,7 @@ fn method_report(method: &Method, prediction: &Prediction, targets: &Array2<f64>
         Method::Glm(_) => "linearised",
         Method::Nn(_) => "sampled weights",
         Method::Riemannian(_) | Method::Samples(_) => "geodesics",
+        Method::Mixture(_) => "mixture of posteriors",
     };
     let mean_width = match prediction.family().has_classes() {
         true => None,

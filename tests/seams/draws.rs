@@ -15,7 +15,7 @@ use crate::{Case, bits, gaussian, methods, named};
 const COUNT: usize = 24_000;
 
 /// Mean and variance of draws within five standard errors of those of the prediction, at every point and output.
-fn assert_moments(prediction: &Prediction, seed: u64, name: &str) -> Outcome {
+pub(crate) fn assert_moments(prediction: &Prediction, seed: u64, name: &str) -> Outcome {
     let draws = prediction.draws(COUNT, seed)?;
     let n = COUNT as f64;
     assert_eq!(draws.dim(), (COUNT, prediction.mean.nrows(), prediction.mean.ncols()), "{name}");

@@ -42,7 +42,7 @@ fn components(prediction: &Prediction, at: (usize, usize)) -> Vec<f64> {
     match prediction.predictive() {
         Predictive::Sampled(sampled) => sampled.outputs().outer_iter().map(|f| f[at]).collect(),
         Predictive::Network { outputs } => vec![outputs[at]],
-        Predictive::Linearized { .. } => panic!("neither one network nor several"),
+        Predictive::Linearized { .. } | Predictive::Mixture(_) => panic!("neither one network nor several"),
     }
 }
 

@@ -16,7 +16,7 @@ pub use psis::{SmoothedWeights, smooth_weights};
 
 use ndarray::{Array2, ArrayView2};
 
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, Result, Unsupported, check_size};
 use crate::geodesic::Samples;
 use crate::laplace::Laplace;
 use crate::predict::{
@@ -254,6 +254,7 @@ pub fn leave_one_out(laplace: &Laplace, method: &Method, progress: &dyn Progress
             LeaveOneOut::of_samples(laplace, &samples)
         }
         Method::Samples(samples) => LeaveOneOut::of_samples(laplace, samples),
+        Method::Mixture(_) => Err(Error::Unsupported(Unsupported::MixtureLeaveOneOut)),
     }
 }
 
