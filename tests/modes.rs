@@ -192,6 +192,12 @@ fn a_committee_of_one_prior_is_the_posteriors_without_each_fold() -> Outcome {
             assert!(is_close(*found, expected, 1e-7, 0.0), "{found} for {expected}");
         }
     }
+    // Together they are also one way to predict with the first.
+    let inputs = array![[0.3], [4.0]];
+    let prediction = committee.predict(&inputs)?;
+    let (first, method) = committee.clone().into_method()?;
+    let same = first.predict(&inputs, &method)?;
+    assert_eq!((&prediction.mean, &prediction.total_variance), (&same.mean, &same.total_variance));
     // A linear model at its mode: leave-one-out in closed form is exact.
     let all = Laplace::fit(
         train_to_mode(

@@ -136,8 +136,9 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     }
     for scored in all.iter().filter(|scored| scored.scores.nll() > map_nll) {
         console.warn(format!(
-            "--method {} predicts these data worse than the trained network alone: nll {} for {}",
+            "--method {} predicts these data worse than the trained {} alone: nll {} for {}",
             name_of(scored.method),
+            if members.count() > 1 { "networks" } else { "network" },
             short(scored.scores.nll()),
             short(map_nll)
         ));
