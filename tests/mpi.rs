@@ -46,13 +46,14 @@ fn posteriors_have_the_same_bytes_on_one_to_four_ranks() {
     problem(folder.path(), 1500, 12);
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (model, data, out) = (path("model.safetensors"), path("data.csv"), path("posterior.safetensors"));
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 7] = [
         &["--optimize", "--without-data"],
         &["--optimize"],
         &["--structure", "kron", "--optimize", "--prior", "layer"],
         &["--structure", "diag", "--optimize", "--without-data", "--standardize"],
         &["--weights", "last-layer", "--optimize", "--without-data"],
         &["--weights", "subnetwork:20:variance", "--sigma", "0.3"],
+        &["--structure", "matrix-free", "--sigma", "0.3", "--prior-precision", "2"],
     ];
     for case in cases {
         let options = [&["--model", &model, "--data", &data], case].concat();

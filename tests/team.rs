@@ -294,6 +294,70 @@ fn parts_made_in_turn_reach_the_first_rank_in_order() -> Result<(), Error> {
 }
 
 #[test]
+fn without_a_matrix_ranks_make_each_product_together_and_the_posterior_is_that_of_one() -> Result<(), Error> {
+    let folder = folder();
+    let path = write(folder.path(), "data.csv", &regression(301));
+    let columns = |names: &[&str]| StreamColumns::Targets(names.iter().map(ToString::to_string).collect());
+    // One noise level, and one per output, whose gradient takes sums of its own; both have more weights than are traced.
+    let cases: [(&[&str], Arc<dyn Model>, Family); 2] = [
+        (&["y"], network(&[2, 16, 1], 1), Family::gaussian(0.3)?),
+        (&["b", "y"], network(&[1, 16, 2], 2), Family::gaussian_per_output(&[0.3, 0.4])?),
+    ];
+    // A few steps of tuning take as many kinds of products as all would.
+    let steps = EvidenceOptions { max_iterations: 1, ..Default::default() };
+    for (targets, model, family) in cases {
+        let fit = |team: Team| {
+            let data = CsvStream::open(&path, &TableOptions::default(), columns(targets), team.clone())?;
+            let options = FitOptions { structure: Structure::MatrixFree, ..Default::default() };
+            let mut laplace = Laplace::fit_batches(model.clone(), &data, family.clone(), &options)?;
+            laplace.optimize(&steps)?;
+            let fit = TrainingFit::over(&laplace, &data)?;
+            laplace.settle()?;
+            let products = laplace.precision().estimates().map(|estimates| estimates.products);
+            if !team.is_first() {
+                return Ok::<_, Error>((None, products, fit));
+            }
+            laplace.keep_data(data.read_all()?)?;
+            let inputs = Array2::from_shape_fn((3, model.n_inputs()), |(n, _)| n as f64 - 1.0);
+            let bytes = bytes(&laplace, Contents::TrainingData);
+            // Alone from here: what needs further products has its own data, and the same answers.
+            Ok((Some((bytes, laplace.linearized_joint(&inputs)?)), products, fit))
+        };
+        let alone = fit(Team::alone())?;
+        let in_memory = {
+            let data = CsvStream::open(&path, &TableOptions::default(), columns(targets), Team::alone())?.read_all()?;
+            let options = FitOptions { structure: Structure::MatrixFree, ..Default::default() };
+            let mut laplace = Laplace::fit_shared(model.clone(), data, family.clone(), &options)?;
+            laplace.optimize(&steps)?;
+            let _ = TrainingFit::of(&laplace)?;
+            bytes(&laplace, Contents::TrainingData)
+        };
+        assert!(alone.0.as_ref().is_some_and(|(bytes, _)| *bytes == in_memory));
+        let blocks = row_blocks(301);
+        for size in if targets.len() == 1 { 2..=4 } else { 3..=3 } {
+            let ranks = on_ranks(size, fit);
+            let rows: Vec<u64> = ranks.iter().map(|(_, counts)| counts.rows).collect();
+            for (rank, (found, counts)) in ranks.into_iter().enumerate() {
+                let (posterior, products, fit) = found?;
+                assert_eq!((products, fit), (alone.1, alone.2.clone()), "rank {rank} of {size}");
+                assert_eq!(posterior.is_some(), rank == 0);
+                if let Some(posterior) = posterior {
+                    assert!(Some(&posterior) == alone.0.as_ref(), "{size} ranks");
+                }
+                // Every rank has gone through its own rows as often as any other through its.
+                let own = |rank: usize| {
+                    let share = rank * blocks.len() / size..(rank + 1) * blocks.len() / size;
+                    blocks[share].iter().map(|block| block.len() as u64).sum::<u64>()
+                };
+                assert_eq!(counts.rows * own(0), rows[0] * own(rank), "rank {rank} of {size}");
+                assert!(counts.messages > 0 && counts.bytes > 8 * model.n_params() as u64);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn scores_on_ranks_are_those_of_one_and_of_all_rows_at_once() -> Result<(), Error> {
     let folder = folder();
     let (few, path) =

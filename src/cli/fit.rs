@@ -153,6 +153,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     }
 
     check_finite(&laplace)?;
+    laplace.settle()?;
     if !console.team().is_first() {
         return Ok(());
     }

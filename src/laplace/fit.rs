@@ -11,6 +11,7 @@ use super::options::{FitOptions, PriorValues};
 use super::problem::{BatchRows, Problem, sigmas};
 use super::share::BlockSums;
 use super::structure::{Curvature, Precision, Structure};
+use super::without_matrix;
 use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_of};
 use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
 use crate::likelihood::Family;
@@ -87,17 +88,6 @@ impl Laplace {
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
         Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
-    }
-
-    /// Keeps the data that the posterior was fitted to in batches, so that the Riemannian metrics have them.
-    pub fn keep_data(&mut self, data: Dataset) -> Result<()> {
-        check_size("number of data points", self.n_data(), data.len())?;
-        if data.schema() != &self.schema {
-            let expected = [self.schema.inputs(), self.schema.targets()].concat().join(", ");
-            return Err(Error::Posterior(PosteriorError::OtherColumns { expected }));
-        }
-        self.problem.data = Some(Arc::new(data));
-        Ok(())
     }
 
     /// The posterior of another model with the same parameters, with this posterior's data, hyperparameters and
@@ -353,6 +343,9 @@ pub(super) fn accumulate(
     structure: Structure,
     data: &dyn Batches,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
+    if let (Structure::MatrixFree, Some(team)) = (structure, data.team().filter(|team| team.size() > 1)) {
+        return without_matrix::accumulate_on(team, problem, data);
+    }
     let alone = Team::alone();
     let team = data.team().filter(|_| structure.is_sum()).unwrap_or(&alone);
     let parts = BlockSums { problem, structure };

@@ -18,6 +18,7 @@ mod low_rank;
 mod low_rank_precision;
 mod matrix_free;
 mod options;
+mod own_data;
 mod problem;
 mod record;
 mod ridge;

@@ -9,7 +9,7 @@ use super::fit::Fit;
 use super::problem::Problem;
 use super::structure::{Curvature, SavedTensors, Structure};
 use crate::error::{Error, Result, TeamError};
-use crate::team::{Parts, pack_tensors, unpack_tensors};
+use crate::team::{Parts, pack_numbers, pack_tensors, unpack_numbers, unpack_tensors};
 use crate::tensors::Tensor;
 
 /// The tensor that holds the goodness of fit beside the curvature's own.
@@ -46,6 +46,27 @@ impl Parts for BlockSums<'_> {
         let none = Fit::none(&self.problem.family, self.problem.model.n_outputs());
         let fit = none.with_numbers(values).ok_or(TeamError::Message)?;
         Ok((self.structure.load_sums(self.problem, &mut tensors)?, fit))
+    }
+}
+
+/// How the goodness of fit of a problem's row blocks is combined, by itself.
+pub(super) struct FitSums<'a>(pub(super) &'a Problem);
+
+impl Parts for FitSums<'_> {
+    type Part = Fit;
+
+    fn merge(&self, sum: &mut Fit, later: Fit) -> Result<()> {
+        sum.merge(&later);
+        Ok(())
+    }
+
+    fn encode(&self, fit: &Fit) -> Result<Vec<u8>> {
+        Ok(pack_numbers(&fit.numbers()))
+    }
+
+    fn decode(&self, message: &[u8]) -> Result<Fit> {
+        let none = Fit::none(&self.0.family, self.0.model.n_outputs());
+        Ok(none.with_numbers(unpack_numbers(message)?).ok_or(TeamError::Message)?)
     }
 }
 

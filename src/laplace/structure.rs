@@ -102,6 +102,15 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize;
     /// Its size, in words.
     fn size_in_words(&self) -> String;
+    /// Computes now what is otherwise computed when it is first asked for. Where ranks compute together, all of them call
+    /// this before one goes on alone.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The same for the training data of a problem, where so far ranks have them between them; none where nothing changes.
+    fn on_own_data(&self, _: &Problem) -> Result<Option<Arc<dyn Precision>>> {
+        Ok(None)
+    }
     /// The factor as tensors for a file.
     fn save(&self) -> Vec<SavedTensor>;
 }

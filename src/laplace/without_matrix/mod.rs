@@ -21,14 +21,16 @@ use std::sync::{Arc, OnceLock};
 use self::general::GeneralLogDet;
 pub use self::precision::Estimates;
 use self::precision::WithoutMatrix;
-use self::products::{Part, Products};
+use self::products::{Block, Part, Products};
 use self::quadrature::{Shared, SharedLogDet};
-use super::fit::rows_at_once;
+use super::fit::{Fit, accumulate_block, rows_at_once};
 use super::problem::{BatchRows, Problem};
+use super::share::FitSums;
 use super::structure::{Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, same_kind};
 use crate::data::{Batches, row_blocks};
 use crate::error::{Error, Result, Unsupported};
 use crate::prior::{PriorPrecision, PriorStructure};
+use crate::team::Team;
 
 /// Numbers per parameter at the peak: the draws, six vectors for each solve of a block, and the lanes of products; or the
 /// bases of two probes.
@@ -47,7 +49,25 @@ pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
 }
 
 pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
-    Ok(Box::new(TrainingParts { problem: problem.clone(), blocks: vec![Vec::new()], shared: OnceLock::new() }))
+    Ok(Box::new(TrainingParts::new(problem, vec![Block::Here(Vec::new())], Team::alone())))
+}
+
+/// Reads this rank's blocks of rows; products are then made by all ranks together, each over its own.
+pub(super) fn accumulate_on(team: &Team, problem: &Problem, data: &dyn Batches) -> Result<(Box<dyn Curvature>, Fit)> {
+    let blocks = row_blocks(data.n_rows());
+    let (mine, mut all, mut fits) = (team.share(blocks.len()), Vec::new(), Vec::new());
+    for (index, block) in blocks.into_iter().enumerate() {
+        if !mine.contains(&index) {
+            all.push(Block::Elsewhere { points: block.len() });
+            continue;
+        }
+        team.count_rows(block.len());
+        let (parts, fit) = accumulate_block(problem, begin(problem)?, data, block)?;
+        all.extend(same_kind::<TrainingParts>(parts)?.blocks);
+        fits.push(Ok(fit));
+    }
+    let fit = team.fold(&FitSums(problem), fits)?.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })?;
+    Ok((Box::new(TrainingParts::new(problem, all, team.clone())), fit))
 }
 
 pub(super) fn load_sums(problem: &Problem, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
@@ -72,23 +92,29 @@ fn training_parts(problem: &Problem) -> Result<TrainingParts> {
             Ok(Part { map: problem.model.bind(batch.inputs.view())?, targets: batch.targets.to_owned() })
         };
         let batches = data.batches(block, rows_at_once(&*problem.model, 0.0))?;
-        blocks.push(batches.map(part).collect::<Result<Vec<Part>>>()?);
+        blocks.push(Block::Here(batches.map(part).collect::<Result<Vec<Part>>>()?));
     }
-    Ok(TrainingParts { problem: problem.clone(), blocks, shared: OnceLock::new() })
+    Ok(TrainingParts::new(problem, blocks, Team::alone()))
 }
 
 /// The data in batches, from which products are computed; and what is known of their curvature's spectrum.
 #[derive(Debug, Clone)]
 struct TrainingParts {
     problem: Problem,
-    blocks: Vec<Vec<Part>>,
+    blocks: Vec<Block>,
+    /// The ranks that have all blocks between them.
+    team: Team,
     shared: OnceLock<Arc<Shared>>,
 }
 
 impl TrainingParts {
+    fn new(problem: &Problem, blocks: Vec<Block>, team: Team) -> Self {
+        Self { problem: problem.clone(), blocks, team, shared: OnceLock::new() }
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         self.shared.get_or_init(|| {
-            let products = Products::new(&self.problem, self.blocks.clone());
+            let products = Products::new(&self.problem, self.blocks.clone(), self.team.clone());
             Arc::new(Shared::new(Arc::new(products)))
         })
     }
@@ -101,7 +127,7 @@ impl TrainingParts {
 impl Curvature for TrainingParts {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
         let part = Part { map: batch.map().clone(), targets: batch.targets().to_owned() };
-        if let Some(block) = self.blocks.last_mut() {
+        if let Some(Block::Here(block)) = self.blocks.last_mut() {
             block.push(part);
         }
         self.shared = OnceLock::new();

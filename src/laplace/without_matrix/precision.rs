@@ -265,6 +265,24 @@ impl Precision for WithoutMatrix {
         format!("no matrix; {products:.0} products with the curvature, variances from {DRAWS} draws")
     }
 
+    fn settle(&self) -> Result<()> {
+        self.draws();
+        self.operator.products.check_team()
+    }
+
+    fn on_own_data(&self, problem: &Problem) -> Result<Option<Arc<dyn Precision>>> {
+        if !self.operator.products.is_shared() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Self {
+            earlier_products: self.earlier_products + self.operator.products.count(),
+            worst_residual: AtomicU64::new(self.worst_residual.load(Ordering::Relaxed)),
+            spectrum: self.spectrum.clone(),
+            draws: self.draws.clone(),
+            ..Self::new(training_parts(problem)?.shared().clone(), &self.prior, &problem.scales())
+        })))
+    }
+
     fn save(&self) -> Vec<SavedTensor> {
         let draws = self.draws().concat();
         let Spectrum { log_det, error, effective } = self.spectrum();

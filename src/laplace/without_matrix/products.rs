@@ -3,21 +3,26 @@
 //!
 //! The rows of a batch are made from a forward and a backward sweep. They are kept where all of them together are small
 //! enough, and made again for every block of vectors where they are not: the numbers are the same.
+//!
+//! Where a team shares the data, each rank has the batches of its own blocks of rows and sums over them; the sums of all
+//! blocks are then added in their order, C u = ((C₁u + C₂u) + C₃u) + …, and every rank gets the result: the same bits as in
+//! one process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use faer::{Accum, Mat, MatRef};
 use ndarray::Array2;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Error, Result, TeamError};
 use crate::laplace::problem::Problem;
 use crate::linalg::{add_scaled, multiply};
 use crate::map::{Map, Rows, Scratch};
 use crate::memory::{self, Reservation};
 use crate::random::fill_standard_normal;
+use crate::team::{Sums, Team};
 
 /// Rows are kept where all of them together have at most this many numbers (half a gigabyte).
 const KEPT_NUMBERS: f64 = (1u64 << 26) as f64;
@@ -32,15 +37,35 @@ pub(super) struct Part {
     pub(super) targets: Array2<f64>,
 }
 
+/// A block of rows.
+#[derive(Debug, Clone)]
+pub(super) enum Block {
+    /// In batches.
+    Here(Vec<Part>),
+    /// So many points, which another rank has.
+    Elsewhere { points: usize },
+}
+
 /// The batches of each block of rows, and the products with all of them.
 pub(super) struct Products {
     problem: Problem,
-    blocks: Vec<Vec<Part>>,
+    blocks: Vec<Block>,
+    team: Team,
     kept: OnceLock<Option<Kept>>,
     count: AtomicU64,
+    /// Why ranks could not talk to each other, if so: products are not finite then.
+    failure: Mutex<Option<Error>>,
 }
 
-/// The rows of all batches.
+/// What comes next in the order of the rows.
+enum Next<'a> {
+    /// The rows of a batch, and whether it is the last of its block.
+    Batch(&'a dyn Rows, bool),
+    /// So many points that another rank has.
+    Elsewhere(usize),
+}
+
+/// The rows of the batches of each block; none of a block that is elsewhere.
 struct Kept {
     rows: Vec<Vec<Box<dyn Rows>>>,
     _memory: Reservation,
@@ -61,11 +86,24 @@ struct Lane {
     /// J̃ᵀw of a batch, and the sum over a block's batches.
     share: Vec<f64>,
     block: Vec<f64>,
+    /// The sums of whole blocks that wait for those of earlier ranks.
+    waiting: Vec<Vec<f64>>,
 }
 
 impl Products {
-    pub(super) fn new(problem: &Problem, blocks: Vec<Vec<Part>>) -> Self {
-        Self { problem: problem.clone(), blocks, kept: OnceLock::new(), count: AtomicU64::new(0) }
+    pub(super) fn new(problem: &Problem, blocks: Vec<Block>, team: Team) -> Self {
+        let (kept, count) = (OnceLock::new(), AtomicU64::new(0));
+        Self { problem: problem.clone(), blocks, team, kept, count, failure: Mutex::new(None) }
+    }
+
+    /// Whether several ranks make each product together.
+    pub(super) fn is_shared(&self) -> bool {
+        self.team.size() > 1
+    }
+
+    /// Says why ranks could not talk to each other, if that was so.
+    pub(super) fn check_team(&self) -> Result<()> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 
     /// D.
@@ -75,8 +113,29 @@ impl Products {
 
     /// M.
     pub(super) fn n_rows(&self) -> usize {
-        let n_data = self.blocks.iter().flatten().map(|part| part.map.n_points()).sum();
-        Problem { n_data, ..self.problem.clone() }.n_rows()
+        let points = |block: &Block| match block {
+            Block::Here(parts) => parts.iter().map(|part| part.map.n_points()).sum::<usize>(),
+            Block::Elsewhere { points } => *points,
+        };
+        Problem { n_data: self.blocks.iter().map(points).sum(), ..self.problem.clone() }.n_rows()
+    }
+
+    /// The batches that are here, block by block.
+    fn parts(&self) -> impl Iterator<Item = &[Part]> {
+        self.blocks.iter().map(|block| match block {
+            Block::Here(parts) => parts.as_slice(),
+            Block::Elsewhere { .. } => &[],
+        })
+    }
+
+    /// Points that are here.
+    fn points(&self) -> usize {
+        self.parts().flatten().map(|part| part.map.n_points()).sum()
+    }
+
+    /// Rows of each point.
+    fn rows_per_point(&self) -> usize {
+        self.problem.n_rows() / self.problem.n_data.max(1)
     }
 
     /// The number of products with the curvature so far; half a product is one with the rows or their transpose alone.
@@ -91,7 +150,7 @@ impl Products {
         }
         let memory = self.room();
         let mut rows = Vec::new();
-        for block in &self.blocks {
+        for block in self.parts() {
             let mut made = block.iter().map(|part| self.problem.rows(&part.map, part.targets.view(), &[1.0]));
             match memory {
                 Some(_) => rows.push(made.collect::<Result<Vec<_>>>()?),
@@ -104,56 +163,77 @@ impl Products {
 
     /// Memory for the rows, where they are to be kept.
     fn room(&self) -> Option<Reservation> {
-        let columns = self.problem.n_rows() / self.problem.n_data.max(1);
-        let points: usize = self.blocks.iter().flatten().map(|part| part.map.n_points()).sum();
-        let numbers = points as f64 * self.problem.model.numbers_per_point(columns);
+        let numbers = self.points() as f64 * self.problem.model.numbers_per_point(self.rows_per_point());
         (numbers <= KEPT_NUMBERS).then(|| memory::reserve("the rows of the training data", numbers, "").ok()).flatten()
     }
 
-    /// Shows the rows of all batches in order: all at once where they are kept, else batch by batch. Each comes with
-    /// whether it is the last of its block.
-    fn for_rows(&self, mut visit: impl FnMut(&[(&dyn Rows, bool)])) {
+    /// Shows the rows of all batches in order: all at once where they are kept, else batch by batch.
+    fn for_rows(&self, mut visit: impl FnMut(&[Next<'_>])) {
         let again = |part: &Part| self.problem.rows_again(&part.map, part.targets.view(), &[1.0]);
         let kept = self.kept.get_or_init(|| {
-            let rows = |block: &Vec<Part>| block.iter().map(again).collect();
-            self.room().map(|memory| Kept { rows: self.blocks.iter().map(rows).collect(), _memory: memory })
+            let rows = |block: &[Part]| block.iter().map(again).collect();
+            self.room().map(|memory| Kept { rows: self.parts().map(rows).collect(), _memory: memory })
         });
         match kept {
             Some(kept) => {
-                let mut all: Vec<(&dyn Rows, bool)> = Vec::new();
-                for block in &kept.rows {
-                    all.extend(block.iter().enumerate().map(|(index, rows)| (&**rows, index + 1 == block.len())));
+                let mut all = Vec::new();
+                for (block, rows) in self.blocks.iter().zip(&kept.rows) {
+                    match block {
+                        Block::Here(_) => {
+                            let last = rows.len().saturating_sub(1);
+                            all.extend(rows.iter().enumerate().map(|(i, rows)| Next::Batch(&**rows, i == last)));
+                        }
+                        Block::Elsewhere { points } => all.push(Next::Elsewhere(*points)),
+                    }
                 }
                 visit(&all);
             }
             None => {
                 for block in &self.blocks {
-                    for (index, part) in block.iter().enumerate() {
-                        visit(&[(&*again(part), index + 1 == block.len())]);
+                    match block {
+                        Block::Here(parts) => {
+                            for (index, part) in parts.iter().enumerate() {
+                                visit(&[Next::Batch(&*again(part), index + 1 == parts.len())]);
+                            }
+                        }
+                        Block::Elsewhere { points } => visit(&[Next::Elsewhere(*points)]),
                     }
                 }
             }
         }
     }
 
-    /// Adds the batches' shares to each sum: over each block, then over the blocks.
+    /// Adds the batches' shares to each sum: over each block, then over the blocks. `pass` is told of points that another
+    /// rank has.
     fn add_shares<T: Send>(
         &self,
         lanes: &mut [(T, Lane, Vec<f64>)],
         share: impl Fn(&mut T, &dyn Rows, &mut Vec<f64>, &mut Vec<f64>, &mut Scratch) + Sync,
+        pass: impl Fn(&mut T, usize) + Sync,
     ) {
-        let d = self.n_params();
+        let (d, is_first) = (self.n_params(), self.team.is_first());
         self.for_rows(|batches| {
             let one = |(state, lane, sum): &mut (T, Lane, Vec<f64>)| {
                 lane.share.resize(d, 0.0);
                 lane.block.resize(d, 0.0);
-                for (rows, is_last) in batches {
+                for next in batches {
+                    let (rows, is_last) = match next {
+                        Next::Batch(rows, is_last) => (*rows, *is_last),
+                        Next::Elsewhere(points) => {
+                            pass(state, *points);
+                            continue;
+                        }
+                    };
                     lane.image.resize(rows.n_rows(), 0.0);
-                    share(state, *rows, &mut lane.image, &mut lane.share, &mut lane.scratch);
+                    share(state, rows, &mut lane.image, &mut lane.share, &mut lane.scratch);
                     add_scaled(1.0, &lane.share, &mut lane.block);
-                    if *is_last {
-                        add_scaled(1.0, &lane.block, sum);
-                        lane.block.fill(0.0);
+                    match (is_last, is_first) {
+                        (false, _) => {}
+                        (true, true) => {
+                            add_scaled(1.0, &lane.block, sum);
+                            lane.block.fill(0.0);
+                        }
+                        (true, false) => lane.waiting.push(std::mem::replace(&mut lane.block, vec![0.0; d])),
                     }
                 }
             };
@@ -163,6 +243,31 @@ impl Products {
                 lanes => lanes.par_iter_mut().for_each(one),
             }
         });
+        self.team.count_rows(lanes.len() * self.points());
+        if self.is_shared() {
+            let blocks = lanes.first().map_or(0, |(_, lane, _)| lane.waiting.len());
+            let of_block = |block: usize| lanes.iter().flat_map(|(_, lane, _)| &lane.waiting[block]).copied().collect();
+            let mine = match is_first {
+                true => vec![lanes.iter().flat_map(|(_, _, sum)| sum).copied().collect()],
+                false => (0..blocks).map(of_block).collect(),
+            };
+            let sum = self.over_ranks(mine, lanes.len() * d);
+            for ((_, _, lane), sum) in lanes.iter_mut().zip(sum.chunks_exact(d.max(1))) {
+                lane.copy_from_slice(sum);
+            }
+        }
+    }
+
+    /// The sum of all ranks' parts in their order; not finite where ranks cannot talk to each other.
+    fn over_ranks(&self, mine: Vec<Vec<f64>>, length: usize) -> Vec<f64> {
+        match self.team.fold(&Sums, mine.into_iter().map(Ok)) {
+            Ok(Some(sum)) if sum.len() == length => sum,
+            outcome => {
+                let error = outcome.err().unwrap_or_else(|| TeamError::Message.into());
+                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                vec![f64::NAN; length]
+            }
+        }
     }
 
     /// C u for each u, with one weight 1/s² for all rows or one per output.
@@ -173,11 +278,13 @@ impl Products {
     fn times_few(&self, weights: &[f64], directions: &[&[f64]]) -> Vec<Vec<f64>> {
         let d = self.n_params();
         let mut lanes: Vec<_> = directions.iter().map(|u| (*u, Lane::default(), vec![0.0; d])).collect();
-        self.add_shares(&mut lanes, |u, rows, image, share, scratch| {
-            rows.times(u, image, scratch);
-            self.weigh(weights, rows, image);
-            rows.transpose_times(image, share, scratch);
-        });
+        let share =
+            |u: &mut &[f64], rows: &dyn Rows, image: &mut Vec<f64>, share: &mut Vec<f64>, scratch: &mut Scratch| {
+                rows.times(u, image, scratch);
+                self.weigh(weights, rows, image);
+                rows.transpose_times(image, share, scratch);
+            };
+        self.add_shares(&mut lanes, share, |_, _| {});
         self.count.fetch_add(2 * directions.len() as u64, Ordering::Relaxed);
         lanes.into_iter().map(|(_, _, sum)| sum).collect()
     }
@@ -191,11 +298,21 @@ impl Products {
         let d = self.n_params();
         let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
         let mut lanes: Vec<_> = generators.iter_mut().map(|source| (source, Lane::default(), vec![0.0; d])).collect();
-        self.add_shares(&mut lanes, |generator, rows, image, share, scratch| {
+        let share = |generator: &mut &mut ChaCha8Rng,
+                     rows: &dyn Rows,
+                     image: &mut Vec<f64>,
+                     share: &mut Vec<f64>,
+                     scratch: &mut Scratch| {
             fill_standard_normal(generator, image);
             self.weigh(&roots, rows, image);
             rows.transpose_times(image, share, scratch);
-        });
+        };
+        // The numbers of points that another rank has are drawn all the same, so that those that follow are the same.
+        let pass = |generator: &mut &mut ChaCha8Rng, points: usize| {
+            let mut passed = vec![0.0; self.rows_per_point()];
+            (0..points).for_each(|_| fill_standard_normal(generator, &mut passed));
+        };
+        self.add_shares(&mut lanes, share, pass);
         self.count.fetch_add(lanes.len() as u64, Ordering::Relaxed);
         lanes.into_iter().map(|(_, _, sum)| sum).collect()
     }
@@ -203,9 +320,10 @@ impl Products {
     /// VᵀC_pV for each noise level p and its share C_p of the curvature.
     pub(super) fn level_grams(&self, weights: &[f64], vectors: &[&[f64]]) -> Vec<Mat<f64>> {
         let k = vectors.len();
-        let mut grams = vec![Mat::zeros(k, k); weights.len()];
+        let (mut sum, mut waiting) = (vec![0.0; weights.len() * k * k], Vec::new());
         self.for_rows(|batches| {
-            for (rows, _) in batches {
+            for next in batches {
+                let Next::Batch(rows, _) = next else { continue };
                 let image = |u: &&[f64]| {
                     let mut image = vec![0.0; rows.n_rows()];
                     rows.times(u, &mut image, &mut Scratch::default());
@@ -213,18 +331,25 @@ impl Products {
                 };
                 let images: Vec<Vec<f64>> = vectors.par_iter().map(image).collect();
                 let points = rows.n_rows() / weights.len();
-                for (level, (gram, weight)) in grams.iter_mut().zip(weights).enumerate() {
+                let mut grams = Vec::with_capacity(sum.len());
+                for (level, weight) in weights.iter().enumerate() {
                     let part: Vec<f64> =
                         images.iter().flat_map(|image| &image[level * points..(level + 1) * points]).copied().collect();
                     let part = MatRef::from_column_major_slice(&part, points, k);
                     let mut share = Mat::zeros(k, k);
                     multiply(share.as_mut(), Accum::Replace, part.transpose(), part);
-                    *gram += faer::Scale(*weight) * share;
+                    grams.extend((0..k * k).map(|at| weight * share[(at % k, at / k)]));
                 }
+                if self.team.is_first() { add_scaled(1.0, &grams, &mut sum) } else { waiting.push(grams) }
             }
         });
         self.count.fetch_add(k as u64, Ordering::Relaxed);
-        grams
+        if self.is_shared() {
+            let length = sum.len();
+            sum = self.over_ranks(if self.team.is_first() { vec![sum] } else { waiting }, length);
+        }
+        let of_level = |gram: &[f64]| Mat::from_fn(k, k, |i, j| gram[j * k + i]);
+        sum.chunks_exact((k * k).max(1)).map(of_level).collect()
     }
 
     /// w ← Ww, for the rows of a batch, which are numbered output by output.
@@ -255,10 +380,13 @@ mod tests {
         let laplace = Laplace::fit(network, data, Family::gaussian(0.5)?, &FitOptions::default())?;
         let parts = training_parts(laplace.problem())?;
         // Two batches in every block.
-        let halves = |block: &Vec<Part>| [block.clone(), block.clone()].concat();
-        let blocks: Vec<Vec<Part>> = parts.blocks.iter().map(halves).collect();
-        let kept = Products::new(laplace.problem(), blocks.clone());
-        let again = Products { kept: OnceLock::from(None), ..Products::new(laplace.problem(), blocks) };
+        let halves = |block: &Block| match block {
+            Block::Here(parts) => Block::Here([parts.clone(), parts.clone()].concat()),
+            Block::Elsewhere { points } => Block::Elsewhere { points: *points },
+        };
+        let blocks: Vec<Block> = parts.blocks.iter().map(halves).collect();
+        let kept = Products::new(laplace.problem(), blocks.clone(), Team::alone());
+        let again = Products { kept: OnceLock::from(None), ..Products::new(laplace.problem(), blocks, Team::alone()) };
         kept.check()?;
         assert!(kept.kept.get().is_some_and(Option::is_some));
         let vectors: Vec<Vec<f64>> =

@@ -111,7 +111,11 @@ impl Whitened {
             for _ in 0..plan.steps {
                 self.advance(&mut spaces);
             }
-            kept.extend(spaces.par_iter().map(&keep).collect::<Vec<T>>());
+            // Ranks that make products together must ask for them in the same order.
+            match self.products.is_shared() {
+                true => kept.extend(spaces.iter().map(&keep)),
+                false => kept.extend(spaces.par_iter().map(&keep).collect::<Vec<T>>()),
+            }
         }
         kept
     }
