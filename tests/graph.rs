@@ -5,7 +5,7 @@ mod common;
 
 use common::{Outcome, architecture, normal_vector, random_data, random_network};
 use riemannian_laplace::internals::geodesic::ExponentialMap;
-use riemannian_laplace::internals::metric::{self, Pullback};
+use riemannian_laplace::internals::metric::{self, Metric, Pull, Pullback};
 use riemannian_laplace::internals::ode::{Integrator, Status};
 use riemannian_laplace::internals::prior::PriorPrecision;
 use riemannian_laplace::{Activation, Family, FitOptions, GeodesicOptions, Laplace, Model, Network, Structure};
@@ -70,6 +70,49 @@ fn both_solvers_find_the_same_distance() {
         // The same path up to rounding; the distance is a difference of outputs of size 1.
         assert!((weights - functions).abs() < 1e-6 * weights + 1e-9, "{family:?}: {weights}, {functions}");
     }
+}
+
+/// With e = y(θ) − y, the pull makes ë + 2γė + γ²e = 0: the outputs of the path and those carried accelerate accordingly.
+#[test]
+fn a_pull_damps_the_distance_from_the_graph_and_leaves_paths_on_it_alone() -> Outcome {
+    for (family, outputs) in families() {
+        let (network, metric, velocity) = problem(&family, outputs);
+        let (theta, size) = (network.parameters(), velocity.len());
+        assert_eq!(metric.clone().with_structure(Structure::WeightSpace).evaluator().pulled_outputs(), None);
+        let mut evaluator = metric.with_structure(Structure::FunctionSpace).evaluator();
+        let (mut plain, mut pulled) = (vec![0.0; size], vec![0.0; size]);
+        let [y, u] = evaluator.follow_outputs(theta, &velocity).ok_or("isometric outputs")?;
+        evaluator.acceleration(theta, &velocity, &mut plain);
+        let expected = evaluator.output_acceleration().to_vec();
+        let mut carried = vec![0.0; y.len()];
+        assert_eq!(evaluator.pulled_outputs(), Some(y.len()));
+        let on = Pull { outputs: &y, velocities: &u, rate: 30.0 };
+        evaluator.acceleration_with_pull(theta, &velocity, on, &mut pulled, &mut carried);
+        // Rounding of outputs of size 1, times the square of the rate.
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-10 * (1.0 + b.abs()));
+        assert!(close(&pulled, &plain) && close(&carried, &expected), "{family:?}");
+        let (rate, distances, speeds) = (3.0, normal_vector(y.len(), 5), normal_vector(y.len(), 6));
+        let minus = |here: &[f64], off: &[f64]| here.iter().zip(off).map(|(a, b)| a - b).collect::<Vec<f64>>();
+        let (outputs, velocities) = (minus(&y, &distances), minus(&u, &speeds));
+        let off = Pull { outputs: &outputs, velocities: &velocities, rate };
+        evaluator.acceleration_with_pull(theta, &velocity, off, &mut pulled, &mut carried);
+        let relative = minus(evaluator.output_acceleration(), &carried);
+        let damped: Vec<f64> =
+            distances.iter().zip(&speeds).map(|(e, speed)| -rate * (2.0 * speed + rate * e)).collect();
+        assert!(close(&relative, &damped) && !close(&pulled, &plain), "{family:?}");
+        // And ÿ along the path is z + J̃a, with the difference of accelerations from finite differences of y.
+        let (found, step) = (minus(evaluator.output_acceleration(), &expected), 1e-5);
+        let mut moved_by = |step: f64| {
+            let moved: Vec<f64> = (0..size).map(|d| theta[d] + step * (pulled[d] - plain[d])).collect();
+            evaluator.isometric_outputs(&moved).ok_or("isometric outputs")
+        };
+        let (after, before) = (moved_by(step)?, moved_by(-step)?);
+        for ((after, before), found) in after.iter().zip(&before).zip(&found) {
+            let image = (after - before) / (2.0 * step);
+            assert!((image - found).abs() < 1e-6 * (1.0 + found.abs()), "{family:?}: {image}, {found}");
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -5,14 +5,14 @@
 //! What certifies a sample is defined in `docs/architecture.md`: the drift at the end, the drift on the way, and the
 //! residual of an iterative solver, each within its bound.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::graph::Carried;
+use super::attempt::{Abandoned, Budget, Ending, Engine, relative_change};
 use crate::error::{Error, Result, check_size};
 use crate::metric::{Metric, MetricEvaluator};
-use crate::ode::{self, DensePath, Integrator, IvpOptions, Present, SecondOrder, Status, Trial};
+use crate::ode::{self, DensePath, Integrator, IvpOptions, Status};
 use crate::progress::Progress;
 
 /// How accurate a geodesic must be.
@@ -64,41 +64,10 @@ const LOOSEST_TOLERANCE: f64 = 1e-3;
 /// their steps: a bound closer to the target abandons attempts that would have met it, and tolerances tightened by it
 /// cost more than the second attempts they save (both were tried).
 const HOPELESS: f64 = 20.0;
-/// The drift on the way is checked once in this many evaluations; it costs a pass over the velocity.
-const CHECKED: usize = 8;
-
-/// The drift on the way is measured at the first accepted state after each of these shares of the path: seven jets.
-const LOOKS: usize = 8;
+/// The same for a path that is pulled to the graph: there the drift is quadratic in the error, and errors decay.
+const HOPELESS_WITH_PULL: f64 = 200.0;
 /// On the way the drift may be this many times the target: it rises and falls there, while the end is what is used.
 const ON_THE_WAY: f64 = 5.0;
-
-/// The reason why an attempt was abandoned.
-enum Abandoned {
-    /// Its drift.
-    Hopeless,
-    /// A limit of the geodesic, which no other attempt can help.
-    Limit,
-}
-
-/// From this many parameters on, Adams integrates positions as second integrals, in fewer passes over memory: below, an
-/// evaluation takes far longer than these.
-const SECOND_ORDER: usize = 50_000;
-
-/// What takes the steps.
-enum Engine {
-    General(ode::Workspace),
-    SecondOrder(Box<SecondOrder>),
-}
-
-/// How one attempt ended.
-struct Ending {
-    status: ControlFlow<Abandoned, Status>,
-    evaluations: usize,
-    /// The largest drift at accepted states on the way.
-    path_drift: f64,
-    /// The outputs carried along, where the metric has isometric ones.
-    carried: Option<Carried>,
-}
 
 /// The paper's step limit.
 const PAPER_STEPS: usize = 4096;
@@ -117,27 +86,6 @@ pub struct GeodesicLimits {
     pub evaluations: Option<usize>,
     /// The longest time. Which geodesics reach it depends on the machine.
     pub time: Option<Duration>,
-}
-
-/// A geodesic's way to its limits.
-struct Budget {
-    /// Evaluations that may still be made.
-    evaluations: usize,
-    /// When it has to end.
-    end: Option<Instant>,
-}
-
-impl Budget {
-    fn of(limits: GeodesicLimits) -> Self {
-        Self {
-            evaluations: limits.evaluations.unwrap_or(usize::MAX),
-            end: limits.time.and_then(|time| Instant::now().checked_add(time)),
-        }
-    }
-
-    fn is_spent(&self, evaluations: usize) -> bool {
-        evaluations >= self.evaluations || self.end.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 /// Settings of an [`ExponentialMap`].
@@ -213,7 +161,7 @@ impl GeodesicOptions {
         }
     }
 
-    fn ivp(&self, rtol: f64, atol: f64) -> IvpOptions {
+    pub(super) fn ivp(&self, rtol: f64, atol: f64) -> IvpOptions {
         IvpOptions { integrator: self.integrator, rtol, atol, max_steps: self.max_steps, first_step: None }
     }
 }
@@ -258,12 +206,12 @@ pub struct Geodesic {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 pub struct ExponentialMap<'a> {
-    evaluator: Box<dyn MetricEvaluator>,
-    progress: &'a dyn Progress,
-    options: GeodesicOptions,
-    engine: Engine,
-    state: Vec<f64>,
-    n_params: usize,
+    pub(super) evaluator: Box<dyn MetricEvaluator>,
+    pub(super) progress: &'a dyn Progress,
+    pub(super) options: GeodesicOptions,
+    pub(super) engine: Engine,
+    pub(super) state: Vec<f64>,
+    pub(super) n_params: usize,
 }
 
 impl<'a> ExponentialMap<'a> {
@@ -271,18 +219,9 @@ impl<'a> ExponentialMap<'a> {
     pub fn new(metric: &'a dyn Metric, options: GeodesicOptions) -> Result<Self> {
         options.validate()?;
         let n_params = metric.n_params();
-        let engine = match options.integrator == Integrator::Adams && n_params >= SECOND_ORDER {
-            true => Engine::SecondOrder(Box::new(SecondOrder::new(n_params))),
-            false => Engine::General(ode::Workspace::new(options.integrator, 2 * n_params)),
-        };
-        Ok(Self {
-            evaluator: metric.evaluator(),
-            progress: &(),
-            options,
-            engine,
-            state: vec![0.0; 2 * n_params],
-            n_params,
-        })
+        let mut evaluator = metric.evaluator();
+        let engine = Engine::new(&options, n_params, &mut *evaluator);
+        Ok(Self { evaluator, progress: &(), options, engine, state: vec![0.0; 2 * n_params], n_params })
     }
 
     /// Asks before every evaluation of the acceleration whether to continue; if not, the error is [`Error::Cancelled`].
@@ -300,9 +239,10 @@ impl<'a> ExponentialMap<'a> {
         let mut evaluations = 0;
         let mut attempt = 0;
         let mut budget = Budget::of(self.options.limits);
+        let hopeless = if self.engine.is_pulled() { HOPELESS_WITH_PULL } else { HOPELESS };
         loop {
             attempt += 1;
-            let limit = if attempt < attempts { HOPELESS * target } else { f64::INFINITY };
+            let limit = if attempt < attempts { hopeless * target } else { f64::INFINITY };
             let Ending { status: ending, evaluations: used, path_drift, carried } =
                 self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit), &budget)?;
             evaluations += used;
@@ -339,8 +279,12 @@ impl<'a> ExponentialMap<'a> {
                             certified,
                         });
                     }
-                    // The drift is about proportional to the tolerance; half of the target leaves room for "about".
-                    let missing = 0.5 * target / drift.max(path_drift / ON_THE_WAY);
+                    // The drift is about proportional to the tolerance; half of the target leaves room for "about". With very
+                    // many parameters it is proportional to the square: the error of ẏ is larger than ẏ itself.
+                    let mut missing = 0.5 * target / drift.max(path_drift / ON_THE_WAY);
+                    if self.engine.is_pulled() {
+                        missing = missing.sqrt();
+                    }
                     if missing.is_finite() { missing.clamp(1e-3, 0.2) } else { 0.1 }
                 }
             };
@@ -370,116 +314,6 @@ impl<'a> ExponentialMap<'a> {
         if cancelled.get() { Err(Error::Cancelled) } else { Ok(path) }
     }
 
-    /// Follows the geodesic for a given time at given tolerances; the end state stays in the buffer.
-    pub(super) fn integrate(
-        &mut self,
-        theta: &[f64],
-        velocity: &[f64],
-        time: f64,
-        (rtol, atol): (f64, f64),
-    ) -> Result<Status> {
-        let budget = Budget::of(GeodesicLimits::default());
-        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY), &budget)?.status {
-            ControlFlow::Continue(status) => Ok(status),
-            // Without a limit on the drift an attempt cannot be abandoned; if it were, the end would not be usable.
-            ControlFlow::Break(_) => Ok(Status::NotFinite),
-        }
-    }
-
-    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`, or
-    /// when the budget is spent. Unless
-    /// `start` is NaN, looks at the drift at accepted states on the way, and carries the outputs along.
-    fn integrate_within(
-        &mut self,
-        theta: &[f64],
-        velocity: &[f64],
-        time: f64,
-        (rtol, atol): (f64, f64),
-        (start, limit): (f64, f64),
-        budget: &Budget,
-    ) -> Result<Ending> {
-        self.set_state(theta, velocity);
-        self.evaluator.begin_path(rtol);
-        let Self { evaluator, progress, options, engine, state, n_params } = self;
-        let followed = if start.is_nan() { None } else { evaluator.follow_outputs(theta, velocity) };
-        let carried = RefCell::new(followed.map(|followed| Carried::new(followed, time)));
-        let evaluator = RefCell::new(&mut **evaluator);
-        let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
-        let spent = Cell::new(false);
-        let mut accelerate = |t: f64, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]| {
-            if progress.is_cancelled() {
-                // The trial is rejected, and `go_on` asked, without another evaluation.
-                cancelled.set(true);
-                return acceleration.fill(f64::NAN);
-            }
-            if budget.is_spent(evaluations) {
-                spent.set(true);
-                return acceleration.fill(f64::NAN);
-            }
-            let evaluator = &mut **evaluator.borrow_mut();
-            evaluator.at_time(t);
-            evaluator.acceleration(theta, velocity, acceleration);
-            if let Some(carried) = &mut *carried.borrow_mut() {
-                carried.evaluated(t, evaluator.output_acceleration());
-            }
-            evaluations += 1;
-            progress.evaluated();
-            // The drift of this evaluation alone: that of a rejected trial must not count against the next step.
-            drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
-                relative_change(start, evaluator.squared_speed_of_last(velocity))
-            } else {
-                0.0
-            });
-        };
-        let (mut path_drift, mut looks) = (0.0, 1);
-        // A drift that is NaN: a trial beyond what can be computed, which is rejected and repeated with a shorter step.
-        let mut go_on = |trial, t: f64, present: &mut dyn Present| match trial {
-            _ if cancelled.get() => ControlFlow::Break(Abandoned::Hopeless),
-            _ if spent.get() => ControlFlow::Break(Abandoned::Limit),
-            Trial::Accepted if drift.get() > limit => ControlFlow::Break(Abandoned::Hopeless),
-            Trial::Accepted => {
-                if let Some(carried) = &mut *carried.borrow_mut() {
-                    carried.accept(t);
-                }
-                if !start.is_nan() && t * LOOKS as f64 >= time * looks as f64 {
-                    looks = (t / time * LOOKS as f64) as usize + 1;
-                    let (theta, velocity) = present.state().split_at(*n_params);
-                    let here = relative_change(start, evaluator.borrow_mut().squared_speed_on_path(theta, velocity));
-                    // What is not a number stays.
-                    path_drift = if here > path_drift || here.is_nan() { here } else { path_drift };
-                }
-                ControlFlow::Continue(())
-            }
-            Trial::Rejected => ControlFlow::Continue(()),
-        };
-        let options = options.ivp(rtol, atol);
-        let info = match engine {
-            Engine::SecondOrder(workspace) => {
-                ode::solve_second_order(&mut accelerate, (0.0, time), state, &options, workspace, &mut go_on)?
-            }
-            Engine::General(workspace) => {
-                let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
-                    let (theta, velocity) = state.split_at(*n_params);
-                    let (position_part, velocity_part) = derivative.split_at_mut(*n_params);
-                    position_part.copy_from_slice(velocity);
-                    accelerate(t, theta, velocity, velocity_part);
-                };
-                ode::solve_watched(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?
-            }
-        };
-        if cancelled.get() {
-            return Err(Error::Cancelled);
-        }
-        let mut carried = carried.into_inner();
-        if let (Some(carried), ControlFlow::Continue(Status::Reached)) = (&mut carried, &info.status) {
-            // Nobody is asked after the last step.
-            carried.accept(time);
-        }
-        // The call that found the budget spent evaluated nothing.
-        let evaluations = if spent.get() { evaluations } else { info.evaluations };
-        Ok(Ending { status: info.status, evaluations, path_drift, carried })
-    }
-
     /// a(θ, θ̇) at a state.
     pub(super) fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]) {
         self.evaluator.acceleration(theta, velocity, acceleration);
@@ -495,7 +329,7 @@ impl<'a> ExponentialMap<'a> {
         &self.state
     }
 
-    fn set_state(&mut self, theta: &[f64], velocity: &[f64]) {
+    pub(super) fn set_state(&mut self, theta: &[f64], velocity: &[f64]) {
         self.state[..self.n_params].copy_from_slice(theta);
         self.state[self.n_params..].copy_from_slice(velocity);
     }
@@ -504,12 +338,6 @@ impl<'a> ExponentialMap<'a> {
         let (theta, velocity) = self.state.split_at(self.n_params);
         relative_change(start, self.evaluator.squared_speed(theta, velocity))
     }
-}
-
-/// |end − start| / |start|, zero where nothing changed.
-fn relative_change(start: f64, end: f64) -> f64 {
-    let change = (end - start).abs();
-    if change == 0.0 { 0.0 } else { change / start.abs() }
 }
 
 /// d(θ, θ̇)/dt = (θ̇, a(θ, θ̇)).

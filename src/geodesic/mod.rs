@@ -1,5 +1,6 @@
 //! Geodesics: the exponential map with its certificate, the logarithmic map, and samples of the wrapped Gaussian.
 
+mod attempt;
 mod checkpoint;
 mod density;
 mod exponential;

@@ -49,6 +49,17 @@ pub trait Metric: Send + Sync {
     }
 }
 
+/// Isometric outputs y and their velocities u, carried beside a path, and the rate γ at which the path is pulled to them.
+#[derive(Debug, Clone, Copy)]
+pub struct Pull<'a> {
+    /// y.
+    pub outputs: &'a [f64],
+    /// u.
+    pub velocities: &'a [f64],
+    /// γ, one over a time.
+    pub rate: f64,
+}
+
 /// One thread's evaluations of a [`Metric`]: nothing is allocated after the first (but see
 /// [`MatrixFreeOptions::refresh`](crate::laplace::MatrixFreeOptions::refresh)).
 pub trait MetricEvaluator: Send {
@@ -75,6 +86,26 @@ pub trait MetricEvaluator: Send {
     /// ÿ along the geodesic at the arguments of the last acceleration.
     fn output_acceleration(&self) -> &[f64] {
         &[]
+    }
+    /// The number of isometric outputs, where [`acceleration_with_pull`](Self::acceleration_with_pull) costs no more than
+    /// an acceleration without; none elsewhere.
+    fn pulled_outputs(&mut self) -> Option<usize> {
+        None
+    }
+    /// The acceleration while the outputs are followed, with a force that pulls the path back to the graph: in z, to ÿ are
+    /// added 2γ(ẏ(θ) − u) + γ²(y(θ) − y). Along the path the distance y(θ) − y then decays as that of a critically damped
+    /// spring, and where it is zero nothing changes. `carried` takes the acceleration of y. Without
+    /// [`pulled_outputs`](Self::pulled_outputs) there is no pull.
+    fn acceleration_with_pull(
+        &mut self,
+        theta: &[f64],
+        velocity: &[f64],
+        _pull: Pull<'_>,
+        acceleration: &mut [f64],
+        carried: &mut [f64],
+    ) {
+        self.acceleration(theta, velocity, acceleration);
+        carried.copy_from_slice(self.output_acceleration());
     }
     /// y(θ), where the metric has isometric outputs.
     fn isometric_outputs(&mut self, _theta: &[f64]) -> Option<Vec<f64>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use faer::{Accum, Mat};
 
-use super::{Metric, MetricEvaluator};
+use super::{Metric, MetricEvaluator, Pull};
 use crate::error::Result;
 use crate::laplace::{
     Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverName, SolverReport,
@@ -134,6 +134,7 @@ impl Pullback {
             points: PointEvaluator::new(n, p),
             output_acceleration: Vec::new(),
             product: Vec::new(),
+            isometric: Vec::new(),
         }
     }
 
@@ -186,12 +187,62 @@ pub struct PullbackEvaluator {
     /// ÿ at the last acceleration, and room for J̃a; empty unless the outputs are followed.
     output_acceleration: Vec<f64>,
     product: Vec<f64>,
+    /// y(θ), while a path is pulled to the graph.
+    isometric: Vec<f64>,
 }
 
 impl PullbackEvaluator {
     /// What this evaluator's iterative solves have cost and how accurate they were; none for an exact solver.
     pub fn solver_report(&self) -> Option<SolverReport> {
         self.solver.report()
+    }
+
+    /// The acceleration. With a pull, its force stays in `product`.
+    fn accelerate(&mut self, theta: &[f64], velocity: &[f64], pull: Option<Pull<'_>>, acceleration: &mut [f64]) {
+        let Self { metric: Pullback { map: shared, likelihood, prior, .. }, map, .. } = self;
+        if shared.n_points() == 0 {
+            acceleration.fill(0.0);
+            return;
+        }
+        let evaluated = map.jet(theta, velocity, &mut self.jet);
+        self.points.whitened_force(&**likelihood, &self.jet, &mut self.force);
+        self.points.whitening(&**likelihood, &self.jet.outputs, &mut self.seeds);
+        let mut rows = evaluated.pull_back(&self.seeds);
+        let (is_followed, remainder) = (!self.output_acceleration.is_empty(), self.solver.leaves_remainder());
+        if is_followed {
+            // ÿ = z + J̃a, and what is normal to J̃. The solver below is given −z.
+            match remainder {
+                true => self.output_acceleration.fill(0.0),
+                false => self.output_acceleration.copy_from_slice(&self.force),
+            }
+            self.points.add_normal_force(&**likelihood, &self.jet, &mut self.output_acceleration);
+        }
+        if let Some(Pull { outputs, velocities, rate }) = pull {
+            self.points.isometric(&**likelihood, &self.jet.outputs, &mut self.isometric);
+            self.points.isometric_velocity(&**likelihood, &self.jet, &mut self.product);
+            let carried = outputs.iter().zip(velocities);
+            for ((force, here), (y, u)) in self.product.iter_mut().zip(&self.isometric).zip(carried) {
+                *force = rate * (2.0 * (*force - u) + rate * (here - y));
+            }
+            add_scaled(1.0, &self.product, &mut self.force);
+        }
+        self.force.iter_mut().for_each(|value| *value = -*value);
+        if let Some(speed) = self.solver.speed_mut() {
+            *speed = self.points.fisher_quadratic(&**likelihood, &self.jet).sqrt();
+        }
+        if !self.solver.solve(&mut rows, prior, &mut self.force, acceleration) {
+            acceleration.fill(f64::NAN);
+        }
+        if is_followed {
+            let (sign, share) = match remainder {
+                true => (-1.0, &self.force),
+                false => {
+                    self.solver.image(&mut rows, acceleration, &mut self.product);
+                    (1.0, &self.product)
+                }
+            };
+            add_scaled(sign, share, &mut self.output_acceleration);
+        }
     }
 
     /// ½∇ log det G(θ), with G = LLᵀ and c_j the columns of L⁻ᵀ:
@@ -235,40 +286,34 @@ impl PullbackEvaluator {
 
 impl MetricEvaluator for PullbackEvaluator {
     fn acceleration(&mut self, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]) {
-        let Self { metric: Pullback { map: shared, likelihood, prior, .. }, map, .. } = self;
-        if shared.n_points() == 0 {
-            acceleration.fill(0.0);
-            return;
+        self.accelerate(theta, velocity, None, acceleration);
+    }
+
+    fn pulled_outputs(&mut self) -> Option<usize> {
+        let (n, p) = (self.metric.map.n_points(), self.metric.map.n_outputs());
+        let (outputs, mut isometric) = (vec![0.0; n * p], vec![0.0; n * p]);
+        let exist = n > 0 && self.points.isometric(&*self.metric.likelihood, &outputs, &mut isometric);
+        if !(exist && self.solver.leaves_remainder()) {
+            return None;
         }
-        let evaluated = map.jet(theta, velocity, &mut self.jet);
-        self.points.whitened_force(&**likelihood, &self.jet, &mut self.force);
-        self.points.whitening(&**likelihood, &self.jet.outputs, &mut self.seeds);
-        let mut rows = evaluated.pull_back(&self.seeds);
-        let (is_followed, remainder) = (!self.output_acceleration.is_empty(), self.solver.leaves_remainder());
-        if is_followed {
-            // ÿ = z + J̃a, and what is normal to J̃. The solver below is given −z.
-            match remainder {
-                true => self.output_acceleration.fill(0.0),
-                false => self.output_acceleration.copy_from_slice(&self.force),
-            }
-            self.points.add_normal_force(&**likelihood, &self.jet, &mut self.output_acceleration);
-        }
-        self.force.iter_mut().for_each(|value| *value = -*value);
-        if let Some(speed) = self.solver.speed_mut() {
-            *speed = self.points.fisher_quadratic(&**likelihood, &self.jet).sqrt();
-        }
-        if !self.solver.solve(&mut rows, prior, &mut self.force, acceleration) {
-            acceleration.fill(f64::NAN);
-        }
-        if is_followed {
-            let (sign, share) = match remainder {
-                true => (-1.0, &self.force),
-                false => {
-                    self.solver.image(&mut rows, acceleration, &mut self.product);
-                    (1.0, &self.product)
-                }
-            };
-            add_scaled(sign, share, &mut self.output_acceleration);
+        (self.jet, self.isometric) = (Jet::new(n, p), isometric);
+        Some(n * p)
+    }
+
+    fn acceleration_with_pull(
+        &mut self,
+        theta: &[f64],
+        velocity: &[f64],
+        pull: Pull<'_>,
+        acceleration: &mut [f64],
+        carried: &mut [f64],
+    ) {
+        let pull = (self.isometric.len() == carried.len()).then_some(pull);
+        self.accelerate(theta, velocity, pull, acceleration);
+        carried.copy_from_slice(&self.output_acceleration);
+        if pull.is_some() {
+            // ÿ along the path is z + J̃a: what is carried, without the pull.
+            add_scaled(-1.0, &self.product, &mut self.output_acceleration);
         }
     }
 

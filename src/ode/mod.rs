@@ -52,7 +52,7 @@ use std::ops::ControlFlow;
 pub use crate::error::InvalidOptions;
 pub use dense::DensePath;
 pub use drive::Present;
-pub use second_order::{SecondOrder, solve_second_order};
+pub use second_order::{ErrorNorm, SecondOrder, solve_second_order};
 pub use tableau::{DenseRule, ErrorRule, Integrator, Stage, Tableau, UnknownIntegrator, Weights};
 
 use adams::Adams;

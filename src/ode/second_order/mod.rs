@@ -127,10 +127,21 @@ impl Point {
     }
 }
 
+/// What the error of a trial is measured by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ErrorNorm {
+    /// Errors relative to the tolerances, in the mean over all positions and velocities.
+    Relative,
+    /// The Euclidean norm of the error of the velocities, relative to this number. Where unknowns are very many, the mean
+    /// over them is decided by those that happen to be near zero.
+    Velocity(f64),
+}
+
 /// State and history of one second-order system; keep it for many solves.
 #[derive(Clone, Debug)]
 pub struct SecondOrder {
     dim: usize,
+    norm: ErrorNorm,
     /// The accelerations, and where those of the last points are among them, the newest first; the last place is free.
     rows: [Row; KEPT],
     places: [usize; KEPT],
@@ -156,6 +167,7 @@ impl SecondOrder {
             Point { times: [0.0; STORED], differences: [[0.0; KEPT]; STORED], count: 1, correction: Move::default() };
         Self {
             dim,
+            norm: ErrorNorm::Relative,
             rows: std::array::from_fn(|_| pair.theta.clone()),
             places: std::array::from_fn(|place| place),
             point,
@@ -173,6 +185,11 @@ impl SecondOrder {
     /// The number of positions.
     pub fn dim(&self) -> usize {
         self.dim
+    }
+
+    /// Measures errors by this norm from the next solve on.
+    pub fn measure_by(&mut self, norm: ErrorNorm) {
+        self.norm = norm;
     }
 
     /// Starts from (θ, v) and evaluates the acceleration there.
@@ -245,7 +262,7 @@ impl SecondOrder {
             beyond: steady.then_some(beyond),
             here: &self.here,
             trial: &self.trial,
-            tolerance,
+            tolerance: (self.norm == ErrorNorm::Relative).then_some(tolerance),
         };
         let Pair { theta, velocity } = &mut self.ahead;
         let sums = judge.squares(0..self.trial.theta.len(), theta, velocity, threads_are_free());
@@ -253,9 +270,14 @@ impl SecondOrder {
         let total = |block: &Block| block.iter().sum::<f64>();
         Errors::new(order, last, |q| {
             let (theta, velocity) = (total(&sums[0][q + 2 - order]), total(&sums[1][q + 2 - order]));
-            let positions = (h * h * self.coefficients.position_error(q)).powi(2) * theta;
             let velocities = (h * self.coefficients.error(q)).powi(2) * velocity;
-            ((positions + velocities) / (2 * self.dim) as f64).sqrt()
+            match self.norm {
+                ErrorNorm::Relative => {
+                    let positions = (h * h * self.coefficients.position_error(q)).powi(2) * theta;
+                    ((positions + velocities) / (2 * self.dim) as f64).sqrt()
+                }
+                ErrorNorm::Velocity(bound) => velocities.sqrt() / bound,
+            }
         })
     }
 

@@ -73,11 +73,12 @@ pub(super) struct Judge<'a> {
     pub(super) beyond: Option<Move>,
     pub(super) here: &'a Pair,
     pub(super) trial: &'a Pair,
-    pub(super) tolerance: Tolerance,
+    /// The scales of errors; none for those of velocities alone, as they are.
+    pub(super) tolerance: Option<Tolerance>,
 }
 
 impl Judge<'_> {
-    /// The squares of the differences relative to the scales of positions and of velocities, summed over a range of
+    /// The squares of the differences, relative to the scales of positions and of velocities, summed over a range of
     /// blocks: lane by lane, and part by part, so that the order does not depend on threads.
     pub(super) fn squares(
         &self,
@@ -129,11 +130,19 @@ impl Judge<'_> {
                         let next = (&mut next_theta[place], &mut next_velocity[place]);
                         arrive(beyond.step, (theta, velocity), (&positions, &velocities), next.0, next.1);
                     }
+                    let Some(tolerance) = self.tolerance else {
+                        for (square, difference) in squares[1].iter_mut().zip(&differences) {
+                            for l in 0..LANES {
+                                square[l] += difference[l] * difference[l];
+                            }
+                        }
+                        continue;
+                    };
                     let ends = [(&self.here.theta[index], theta), (&self.here.velocity[index], velocity)];
                     for (squares, (old, new)) in squares.iter_mut().zip(ends) {
                         let mut scale = [0.0; LANES];
                         for ((scale, old), new) in scale.iter_mut().zip(old).zip(new) {
-                            *scale = 1.0 / self.tolerance.between(*old, *new);
+                            *scale = 1.0 / tolerance.between(*old, *new);
                         }
                         for (square, difference) in squares.iter_mut().zip(&differences) {
                             for l in 0..LANES {

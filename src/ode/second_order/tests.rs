@@ -86,6 +86,32 @@ fn it_agrees_with_the_first_order_method_and_costs_as_many_evaluations() -> Resu
     Ok(())
 }
 
+/// Measured by the norm of velocities, the error at the end falls with the bound as it does with tolerances.
+#[test]
+fn the_norm_of_velocities_bounds_the_error_too() -> Result<(), InvalidOptions> {
+    let dim = 5;
+    let (force, start) = (springs(dim), start_of(dim));
+    let mut acceleration = |_: f64, theta: &[f64], velocity: &[f64], out: &mut [f64]| force(theta, velocity, out);
+    let options = IvpOptions {
+        integrator: Integrator::Adams,
+        max_steps: 100_000,
+        rtol: 1e-13,
+        atol: 1e-14,
+        ..Default::default()
+    };
+    let (mut workspace, mut precise) = (SecondOrder::new(dim), start.clone());
+    solve_second_order(&mut acceleration, (0.0, 2.0), &mut precise, &options, &mut workspace, &mut go_on)?;
+    for bound in [1e-3, 1e-6, 1e-9] {
+        let mut state = start.clone();
+        workspace.measure_by(ErrorNorm::Velocity(bound));
+        solve_second_order(&mut acceleration, (0.0, 2.0), &mut state, &options, &mut workspace, &mut go_on)?;
+        let squares = state.iter().zip(&precise).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+        // A hundred steps or so, and errors that grow by less than a hundred.
+        assert!(squares.sqrt() < 100.0 * bound, "{bound}: {}", squares.sqrt());
+    }
+    Ok(())
+}
+
 #[test]
 fn foreseen_predictions_change_nothing_and_threads_do_not_either() -> Result<(), InvalidOptions> {
     let dim = 100_000;
