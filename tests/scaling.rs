@@ -37,14 +37,14 @@ fn formulas(weights: &Weights, structure: Structure) -> (f64, f64) {
     let squares = |layers: &[(f64, f64)]| layers.iter().map(|(i, o)| i * i + p * o * o).sum::<f64>();
     match structure {
         Structure::Kronecker => {
-            (c + 2.0 * w + sensitivities + 0.5 * squares(own), 2.0 * c + 3.0 * w + sensitivities + squares(own))
+            (c + w + sensitivities + 0.5 * squares(own), 2.0 * c + 3.0 * w + sensitivities + squares(own))
         }
-        Structure::Diagonal => (c + 3.0 * w + sensitivities, 2.0 * c + 3.0 * w + sensitivities),
+        Structure::Diagonal => (c + 2.0 * w + sensitivities, 2.0 * c + 3.0 * w + sensitivities),
         _ => {
             let inputs = own[0].0 + 1.0;
             let d = inputs * p;
             let outer = 0.5 * p * (p + 1.0) * 0.5 * inputs * (inputs + 1.0);
-            (c + 2.0 * w + outer, 2.0 * c + 2.0 * w + 0.5 * p * d * d)
+            (c + w + outer, 2.0 * c + 2.0 * w + 0.5 * p * d * d)
         }
     }
 }

@@ -377,7 +377,7 @@ pub(super) fn accumulate_block(
         check_batch(problem, &batch, next)?;
         next = batch.rows().end;
         let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())?;
-        fit.add(problem, batch.first_row, &outputs(rows.map(), model.parameters()), batch.targets.view())?;
+        fit.add(problem, batch.first_row, &rows.outputs(), batch.targets.view())?;
         curvature.accumulate(&rows)?;
     }
     let what = format!("number of rows that the source gives for rows {}..{}", block.start, block.end);

@@ -1,17 +1,17 @@
 //! What is fitted: a model, a likelihood, its temperature and the number of data points; and a batch of the data as rows
 //! J̃ at θ̂, whose sum of squares J̃ᵀJ̃ is the curvature at unit scale.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use faer::Mat;
-use ndarray::ArrayView2;
+use ndarray::{Array2, ArrayView2};
 
 use super::hessian::add_negative_hessian;
 use super::{CurvatureKind, Structure};
 use crate::data::Dataset;
 use crate::error::{Error, Result, Unsupported};
 use crate::likelihood::{Family, Gaussian, PointEvaluator};
-use crate::map::{Map, Model, Rows, frozen_rows};
+use crate::map::{Evaluate, Map, Model, Rows, frozen_rows};
 
 /// A model, the distribution of its targets, and the number of data points.
 #[derive(Debug, Clone)]
@@ -94,20 +94,31 @@ impl Problem {
         targets: ArrayView2<'_, f64>,
         scales: &[f64],
     ) -> Result<Box<dyn Rows>> {
-        let (n, columns) = (map.n_points(), self.rows_per_point());
-        frozen_rows(map, self.model.parameters(), columns, |outputs| {
-            let seeds = self.seeds(map, outputs, targets, scales);
-            match seeds.iter().position(|value| !value.is_finite()) {
-                Some(index) => {
-                    let what = match self.kind {
-                        CurvatureKind::Ggn | CurvatureKind::Hessian => "the output Fisher information",
-                        CurvatureKind::EmpiricalFisher => "the score of the target",
-                    };
-                    Err(Error::NotFinite { what, row: index % n, column: index / n / columns })
-                }
-                None => Ok(seeds),
-            }
+        frozen_rows(map, self.model.parameters(), self.rows_per_point(), |outputs| {
+            self.finite_seeds(map, outputs, targets, scales)
         })
+    }
+
+    /// The seeds of these rows, checked.
+    fn finite_seeds(
+        &self,
+        map: &Arc<dyn Map>,
+        outputs: &[f64],
+        targets: ArrayView2<'_, f64>,
+        scales: &[f64],
+    ) -> Result<Vec<f64>> {
+        let (n, columns) = (map.n_points(), self.rows_per_point());
+        let seeds = self.seeds(map, outputs, targets, scales);
+        match seeds.iter().position(|value| !value.is_finite()) {
+            Some(index) => {
+                let what = match self.kind {
+                    CurvatureKind::Ggn | CurvatureKind::Hessian => "the output Fisher information",
+                    CurvatureKind::EmpiricalFisher => "the score of the target",
+                };
+                Err(Error::NotFinite { what, row: index % n, column: index / n / columns })
+            }
+            None => Ok(seeds),
+        }
     }
 
     /// The same without looking at the numbers: for rows that were made, and checked, before.
@@ -167,12 +178,44 @@ pub struct BatchRows<'a> {
     map: Arc<dyn Map>,
     inputs: ArrayView2<'a, f64>,
     targets: ArrayView2<'a, f64>,
+    /// The evaluation at θ̂ that the first rows are made from.
+    evaluated: Mutex<Option<Evaluation>>,
+}
+
+/// The model evaluated at θ̂.
+struct Evaluation {
+    evaluator: Box<dyn Evaluate>,
+    /// Output by output.
+    outputs: Vec<f64>,
 }
 
 impl<'a> BatchRows<'a> {
     /// The model at these inputs, where these targets were observed.
     pub(super) fn new(problem: &'a Problem, inputs: ArrayView2<'a, f64>, targets: ArrayView2<'a, f64>) -> Result<Self> {
-        Ok(Self { problem, map: problem.model.bind(inputs)?, inputs, targets })
+        Ok(Self { problem, map: problem.model.bind(inputs)?, inputs, targets, evaluated: Mutex::new(None) })
+    }
+
+    /// The outputs at θ̂, one row per point. The evaluation is kept: the rows need not repeat it.
+    pub(super) fn outputs(&self) -> Array2<f64> {
+        let (points, p) = (self.map.n_points(), self.map.n_outputs());
+        let mut unit_major = vec![0.0; points * p];
+        let mut evaluator = self.map.clone().evaluate(self.problem.rows_per_point());
+        evaluator.outputs(self.problem.model.parameters(), &mut unit_major);
+        let outputs = Array2::from_shape_fn((points, p), |(n, output)| unit_major[output * points + n]);
+        *self.evaluated.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Evaluation { evaluator, outputs: unit_major });
+        outputs
+    }
+
+    /// The rows of all outputs at unit scale, from the evaluation that was kept if there is one.
+    fn rows(&self) -> Result<Box<dyn Rows>> {
+        let kept = self.evaluated.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Evaluation { mut evaluator, outputs }) = kept else {
+            return self.problem.rows(&self.map, self.targets, &[1.0]);
+        };
+        let seeds = self.problem.finite_seeds(&self.map, &outputs, self.targets, &[1.0])?;
+        evaluator.pull_back(self.problem.model.parameters(), &seeds);
+        Ok(evaluator)
     }
 
     /// The model at these inputs.
@@ -199,7 +242,7 @@ impl<'a> BatchRows<'a> {
     /// there is one level, each output alone when there are several. (The Hessian has no rows, and is for weight space.)
     pub fn rows_of_levels(&self, levels: usize) -> impl Iterator<Item = Result<Box<dyn Rows>>> + '_ {
         (0..levels).map(move |level| match levels {
-            1 => self.problem.rows(&self.map, self.targets, &[1.0]),
+            1 => self.rows(),
             _ => self.problem.rows_of_output(&self.map, level),
         })
     }
