@@ -1,8 +1,8 @@
 //! The metric's solvers by problem: what a certified Fisher geodesic costs with each of them.
 //!
 //! `cargo bench --bench solvers -- [problems] [samples] [solvers]`, by default all problems, two samples each, and all
-//! solvers that are not hopeless. Problems: `snelson` (1-10-1, 150 data points), `sine` (1-100-100-1, 100), `digits`
-//! (64-32-10, 1,347, categorical), `regression` (8-50-50-1, 5,000); solvers: `weight-space`, `function-space`,
+//! solvers that are not hopeless. Problems: `snelson` (1-10-1, 150 data points), `sine` (1-100-100-1, 100), `wide`
+//! (1-1000-1000-1, the same 100), `digits` (64-32-10, 1,347, categorical), `regression` (8-50-50-1, 5,000); solvers: `weight-space`, `function-space`,
 //! `weight-space-cg`, `function-space-cg`, `matrix-free`, and `auto` for the one that counted work chooses. Networks are
 //! trained here, once.
 //!
@@ -43,7 +43,8 @@ impl Problem {
     fn load(name: &str, samples: usize) -> Outcome<Self> {
         let (network, data, family) = match name {
             "snelson" => snelson()?,
-            "sine" => sine()?,
+            "sine" => sine("sine", 100, 1000)?,
+            "wide" => sine("wide", 1000, 100)?,
             "digits" => digits()?,
             "regression" => regression()?,
             other => return Err(format!("unknown problem '{other}'").into()),
@@ -186,13 +187,13 @@ fn normal(count: usize, index: u64) -> Vec<f64> {
     numbers
 }
 
-/// y = sin 2x + 0.3 ε, x normal, N = 100.
-fn sine() -> Outcome<(Network, Dataset, Family)> {
+/// y = sin 2x + 0.3 ε, x normal, N = 100, and a network of two hidden layers of this width.
+fn sine(name: &str, width: usize, epochs: usize) -> Outcome<(Network, Dataset, Family)> {
     let (inputs, noise) = (normal(100, 1), normal(100, 2));
     let targets: Vec<f64> = inputs.iter().zip(&noise).map(|(x, e)| (2.0 * x).sin() + 0.3 * e).collect();
     let data = Dataset::new(Array2::from_shape_vec((100, 1), inputs)?, Array2::from_shape_vec((100, 1), targets)?)?;
     let family = Family::gaussian(1.0)?;
-    Ok((trained("sine", &[1, 100, 100, 1], &data, &family, 1000)?, data, family))
+    Ok((trained(name, &[1, width, width, 1], &data, &family, epochs)?, data, family))
 }
 
 /// Three of four handwritten digits, 8 × 8 pixels.
@@ -223,11 +224,12 @@ fn main() -> Outcome {
     println!(
         "    problem      D      M  solver            certified      T    seconds products factors ps/madd    drift off graph    away"
     );
-    for name in argument(0, "snelson,sine,digits,regression").split(',') {
+    for name in argument(0, "snelson,sine,wide,digits,regression").split(',') {
         let problem = Problem::load(name, argument(1, "2").parse()?)?;
         let solvers = match name {
             "snelson" => "weight-space,function-space,weight-space-cg,function-space-cg,matrix-free,auto",
             "sine" => "function-space,weight-space-cg,function-space-cg,matrix-free,auto",
+            "wide" => "function-space,auto",
             _ => "weight-space,weight-space-cg,function-space-cg,matrix-free,auto",
         };
         problem.report(&arguments.get(2).map_or(solvers, String::as_str).split(',').collect::<Vec<&str>>())?;
