@@ -13,6 +13,8 @@ mod cut;
 mod descriptions;
 #[path = "layers/kronecker.rs"]
 mod kronecker;
+#[path = "layers/partial.rs"]
+mod partial;
 #[path = "layers/plain.rs"]
 mod plain;
 

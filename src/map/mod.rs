@@ -23,7 +23,7 @@ pub use blocks::{
     Bases, BlockCovariance, BlockShape, BlockSums, KroneckerFactors, MatrixCovariance, add_dense_point_covariances,
     add_dense_squares, add_dense_sums,
 };
-pub use evaluator::{Evaluated, Evaluator, PulledBack, frozen_rows, identity_seeds, jacobian};
+pub use evaluator::{Evaluated, Evaluator, PartlyEvaluated, PulledBack, frozen_rows, identity_seeds, jacobian};
 pub use explicit::{Explicit, ExplicitMap};
 pub use function::{FunctionModel, ParametricFunction};
 pub use model::{Group, Model, Rounding};
@@ -127,4 +127,14 @@ pub trait Evaluate: Rows {
     fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet);
     /// Prepares the rows J̃ = RᵀJ for the given seeds R.
     fn pull_back(&mut self, theta: &[f64], seeds: &[f64]);
+    /// [`jet`](Self::jet), but of f̈ a part may be left to [`pull_back_with_rest`](Self::pull_back_with_rest), which has to
+    /// follow.
+    fn partial_jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
+        self.jet(theta, velocity, jet);
+    }
+    /// [`pull_back`](Self::pull_back) after [`partial_jet`](Self::partial_jet), adding Rᵀ times the part of f̈ that was left
+    /// out: M numbers.
+    fn pull_back_with_rest(&mut self, theta: &[f64], seeds: &[f64], _whitened: &mut [f64]) {
+        self.pull_back(theta, seeds);
+    }
 }

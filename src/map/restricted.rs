@@ -218,6 +218,17 @@ impl Evaluate for RestrictedEvaluator {
         self.map.restriction.scatter(theta, &mut self.theta);
         self.inner.pull_back(&self.theta, seeds);
     }
+
+    fn partial_jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
+        self.map.restriction.scatter(theta, &mut self.theta);
+        self.map.restriction.scatter(velocity, &mut self.velocity);
+        self.inner.partial_jet(&self.theta, &self.velocity, jet);
+    }
+
+    fn pull_back_with_rest(&mut self, theta: &[f64], seeds: &[f64], whitened: &mut [f64]) {
+        self.map.restriction.scatter(theta, &mut self.theta);
+        self.inner.pull_back_with_rest(&self.theta, seeds, whitened);
+    }
 }
 
 impl Rows for RestrictedEvaluator {

@@ -204,10 +204,11 @@ impl PullbackEvaluator {
             acceleration.fill(0.0);
             return;
         }
-        let evaluated = map.jet(theta, velocity, &mut self.jet);
+        let evaluated = map.partial_jet(theta, velocity, &mut self.jet);
         self.points.whitened_force(&**likelihood, &self.jet, &mut self.force);
         self.points.whitening(&**likelihood, &self.jet.outputs, &mut self.seeds);
-        let mut rows = evaluated.pull_back(&self.seeds);
+        // z is linear in f̈, with Rᵀ before it.
+        let mut rows = evaluated.pull_back(&self.seeds, &mut self.force);
         let (is_followed, remainder) = (!self.output_acceleration.is_empty(), self.solver.leaves_remainder());
         if is_followed {
             // ÿ = z + J̃a, and what is normal to J̃. The solver below is given −z.

@@ -8,7 +8,7 @@ use ndarray::ArrayView2;
 use super::tape::Tape;
 use super::{Architecture, Sequence};
 use crate::error::{DataError, Error, Result, check_size};
-use crate::linalg::{affine, column_slice, column_slice_mut};
+use crate::linalg::{add_scaled, affine, column_slice, column_slice_mut};
 use crate::map::{
     BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature,
 };
@@ -71,7 +71,7 @@ impl NetworkMap {
     fn evaluator(self: Arc<Self>, columns: usize) -> NetworkEvaluator {
         let tapes = self.sequence().tapes(self.inputs.nrows(), columns);
         let by_layers = self.layers_are_cheaper(columns);
-        NetworkEvaluator { map: self, columns, tapes, by_layers }
+        NetworkEvaluator { map: self, columns, tapes, by_layers, seconds: Vec::new() }
     }
 }
 
@@ -153,6 +153,8 @@ struct NetworkEvaluator {
     tapes: Vec<Tape>,
     /// Whether the curvature is computed layer by layer.
     by_layers: bool,
+    /// What a sweep back adds to the second coefficients of the rows' outputs.
+    seconds: Vec<f64>,
 }
 
 impl NetworkEvaluator {
@@ -161,6 +163,20 @@ impl NetworkEvaluator {
         let target = self.map.architecture.sequence().seeds_mut(&mut self.tapes);
         for (column, seed) in target.col_iter_mut().zip(seeds.chunks_exact(m.max(1))) {
             column_slice_mut(column).copy_from_slice(seed);
+        }
+    }
+
+    /// The outputs and their derivatives after a sweep.
+    fn read_jet(&self, jet: &mut Jet) {
+        let (n, sequence) = (self.map.n_points(), self.map.architecture.sequence());
+        for (p, column) in sequence.outputs(&self.tapes).col_iter().enumerate() {
+            let column = column_slice(column);
+            let range = p * n..(p + 1) * n;
+            if let Some(outputs) = jet.outputs.get_mut(range.clone()) {
+                outputs.copy_from_slice(&column[..n]);
+            }
+            jet.first[range.clone()].copy_from_slice(&column[n..2 * n]);
+            affine(0.0, 2.0, &column[2 * n..], &mut jet.second[range]);
         }
     }
 
@@ -180,22 +196,28 @@ impl Evaluate for NetworkEvaluator {
     }
 
     fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
-        let (n, sequence) = (self.map.n_points(), self.map.architecture.sequence());
-        sequence.jet(theta, velocity, self.map.inputs.as_ref(), &mut self.tapes);
-        for (p, column) in sequence.outputs(&self.tapes).col_iter().enumerate() {
-            let column = column_slice(column);
-            let range = p * n..(p + 1) * n;
-            if let Some(outputs) = jet.outputs.get_mut(range.clone()) {
-                outputs.copy_from_slice(&column[..n]);
-            }
-            jet.first[range.clone()].copy_from_slice(&column[n..2 * n]);
-            affine(0.0, 2.0, &column[2 * n..], &mut jet.second[range]);
-        }
+        self.map.sequence().jet(theta, velocity, self.map.inputs.as_ref(), &mut self.tapes);
+        self.read_jet(jet);
     }
 
     fn pull_back(&mut self, theta: &[f64], seeds: &[f64]) {
         self.write_seeds(seeds);
         self.map.architecture.sequence().pull_back(theta, &mut self.tapes, None);
+    }
+
+    fn partial_jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
+        let Self { map, columns, tapes, .. } = self;
+        map.sequence().partial_jet(theta, velocity, map.inputs.as_ref(), *columns, tapes);
+        self.read_jet(jet);
+    }
+
+    fn pull_back_with_rest(&mut self, theta: &[f64], seeds: &[f64], whitened: &mut [f64]) {
+        self.write_seeds(seeds);
+        let Self { map, columns, tapes, seconds, .. } = self;
+        seconds.clear();
+        seconds.resize(whitened.len(), 0.0);
+        map.sequence().pull_back_with_seconds(theta, *columns, tapes, seconds);
+        add_scaled(2.0, seconds, whitened);
     }
 }
 

@@ -229,6 +229,23 @@ pub trait LayerVerbs {
         inputs: Option<MatMut<'_, f64>>,
         kept: &mut Kept,
     );
+    /// Whether, with K rows at each point to be pulled back afterwards, it is cheaper for a jet to leave out what the second
+    /// coefficients of the inputs add to those of the outputs ([`jet_of_slopes`](Self::jet_of_slopes)), and to weigh them
+    /// with the sensitivities of the inputs instead: their sum over the inputs is what they add to a row's output.
+    fn leaves_seconds(&self, _columns: usize) -> bool {
+        false
+    }
+    /// [`jet`](Self::jet) without what the second coefficients of the inputs add, for layers that leave them.
+    fn jet_of_slopes(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        outputs: MatMut<'_, f64>,
+        kept: &mut Kept,
+    ) {
+        self.jet(theta, velocity, inputs, outputs, kept);
+    }
 
     /// Writes the rows: M × parameters.
     fn rows(&self, _rows: LayerRows<'_>, _target: MatMut<'_, f64>) {}

@@ -4,9 +4,9 @@ use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 
 use super::{Sequence, n_points};
-use crate::linalg::{column_slice, column_slice_mut};
+use crate::linalg::{add_products, column_slice, column_slice_mut};
 use crate::map::resize;
-use crate::network::layer::Verbs;
+use crate::network::layer::{LayerVerbs, Verbs};
 use crate::network::tape::{Kept, Tape};
 
 /// What one layer works on in a forward sweep.
@@ -42,13 +42,41 @@ impl Sequence {
 
     /// The outputs and their first two Taylor coefficients along a velocity.
     pub fn jet(&self, theta: &[f64], velocity: &[f64], inputs: MatRef<'_, f64>, tapes: &mut [Tape]) {
+        self.sweep_jets(theta, velocity, inputs, tapes, &|_, _| false);
+    }
+
+    /// The same without what [`pull_back_with_seconds`](Self::pull_back_with_seconds) adds to the second coefficient of K
+    /// rows at each point.
+    pub fn partial_jet(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        columns: usize,
+        tapes: &mut [Tape],
+    ) {
+        self.sweep_jets(theta, velocity, inputs, tapes, &|index, layer| leaves_seconds(index, layer, columns));
+    }
+
+    fn sweep_jets(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        tapes: &mut [Tape],
+        leaves: &dyn Fn(usize, &dyn LayerVerbs) -> bool,
+    ) {
         for (index, (layer, place)) in self.layers.iter().zip(&self.places).enumerate() {
             let stage = self.stage(index, 3, inputs, tapes);
             match layer.verbs() {
                 Verbs::Elementwise(layer) => layer.jet(stage.outputs, stage.kept),
                 Verbs::General(layer) => {
                     let (theta, velocity) = (&theta[place.params.clone()], &velocity[place.params.clone()]);
-                    layer.jet(theta, velocity, stage.inputs, stage.outputs, stage.kept);
+                    let Stage { inputs, outputs, kept } = stage;
+                    match leaves(index, layer) {
+                        true => layer.jet_of_slopes(theta, velocity, inputs, outputs, kept),
+                        false => layer.jet(theta, velocity, inputs, outputs, kept),
+                    }
                 }
             }
         }
@@ -96,7 +124,35 @@ impl Sequence {
 
     /// Computes, from the seeds, the sensitivities of the outputs of every layer, and those of the inputs if they are
     /// wanted.
-    pub fn pull_back(&self, theta: &[f64], tapes: &mut [Tape], mut inputs: Option<MatMut<'_, f64>>) {
+    pub fn pull_back(&self, theta: &[f64], tapes: &mut [Tape], inputs: Option<MatMut<'_, f64>>) {
+        self.sweep_back(theta, tapes, inputs, &mut |_, _, _| {});
+    }
+
+    /// The same after [`partial_jet`](Self::partial_jet): adds what it left out of the second coefficients of the rows' outputs
+    /// (M numbers), Σ δh₂ over the inputs of the layers that left them.
+    pub fn pull_back_with_seconds(&self, theta: &[f64], columns: usize, tapes: &mut [Tape], seconds: &mut [f64]) {
+        self.sweep_back(theta, tapes, None, &mut |index, layer, before| {
+            if leaves_seconds(index, layer, columns) {
+                let n = before.values.nrows() / 3;
+                for (deltas, values) in before.sensitivities.col_iter().zip(before.values.col_iter()) {
+                    let (deltas, second) = (column_slice(deltas), &column_slice(values)[2 * n..]);
+                    for (deltas, sums) in deltas.chunks_exact(n.max(1)).zip(seconds.chunks_exact_mut(n.max(1))) {
+                        add_products(deltas, second, sums);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Shows the tape that holds the inputs of every layer after the first but the elementwise ones, with their
+    /// sensitivities.
+    fn sweep_back(
+        &self,
+        theta: &[f64],
+        tapes: &mut [Tape],
+        mut inputs: Option<MatMut<'_, f64>>,
+        show: &mut dyn FnMut(usize, &dyn LayerVerbs, &Tape),
+    ) {
         for (index, (layer, place)) in self.layers.iter().zip(&self.places).enumerate().rev() {
             match layer.verbs() {
                 Verbs::Elementwise(layer) => {
@@ -114,6 +170,9 @@ impl Sequence {
                     };
                     let theta = &theta[place.params.clone()];
                     layer.pull_back(theta, own.sensitivities.as_ref(), target, &mut own.kept);
+                    if let Some(before) = index.checked_sub(1) {
+                        show(index, layer, &tapes[self.places[before].slot]);
+                    }
                 }
             }
         }
@@ -211,6 +270,12 @@ impl Sequence {
         }
         Stage { inputs, outputs, kept: &mut own.kept }
     }
+}
+
+/// Whether a jet leaves the second coefficients of this layer's inputs to the sweep back. Those of the network's own inputs
+/// are zero.
+fn leaves_seconds(index: usize, layer: &dyn LayerVerbs, columns: usize) -> bool {
+    index > 0 && layer.leaves_seconds(columns)
 }
 
 /// Room for the derivatives of sensitivities.
