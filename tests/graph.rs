@@ -5,7 +5,7 @@ mod common;
 
 use common::{Outcome, architecture, normal_vector, random_data, random_network};
 use riemannian_laplace::internals::geodesic::ExponentialMap;
-use riemannian_laplace::internals::metric::{self, Metric, Pull, Pullback};
+use riemannian_laplace::internals::metric::{self, Beside, Metric, Pull, Pullback};
 use riemannian_laplace::internals::ode::{Integrator, Status};
 use riemannian_laplace::internals::prior::PriorPrecision;
 use riemannian_laplace::{Activation, Family, FitOptions, GeodesicOptions, Laplace, Model, Network, Structure};
@@ -22,12 +22,15 @@ fn families() -> Vec<(Family, usize)> {
     ]
 }
 
+/// The prior's.
+const PRECISION: f64 = 0.8;
+
 /// The Fisher metric of a network of a hidden layer.
 fn problem(family: &Family, outputs: usize) -> (Network, Pullback, Vec<f64>) {
     let network = random_network(architecture(&[2, 6, outputs], &[true, true], Activation::Tanh), 4);
     let data = random_data(&network, family, 12, 9);
     let map = network.bind(data.inputs().view()).expect("a map");
-    let prior = PriorPrecision::scalar(0.8, &map.groups()).expect("a prior");
+    let prior = PriorPrecision::scalar(PRECISION, &map.groups()).expect("a prior");
     let metric = Pullback::new(map, family.shared(), prior).expect("a metric");
     let velocity = normal_vector(network.parameters().len(), 21).iter().map(|value| 0.7 * value).collect();
     (network, metric, velocity)
@@ -113,6 +116,46 @@ fn a_pull_damps_the_distance_from_the_graph_and_leaves_paths_on_it_alone() -> Ou
         }
     }
     Ok(())
+}
+
+/// From a state that is a little off the graph: the end is on it, and a second projection
+/// changes nothing.
+#[test]
+fn a_projection_ends_on_the_graph() {
+    for (family, outputs) in families() {
+        let name = family.likelihood().name();
+        let (network, metric, velocity) = problem(&family, outputs);
+        let metric = metric.with_structure(Structure::FunctionSpace);
+        let mut evaluator = metric.evaluator();
+        let Some(count) = evaluator.pulled_outputs() else { continue };
+        let Some([mut y, mut u]) = evaluator.follow_outputs(network.parameters(), &velocity) else {
+            panic!("{name} has isometric outputs")
+        };
+        let noise = normal_vector(2 * count, 71);
+        y.iter_mut().chain(&mut u).zip(&noise).for_each(|(entry, noise)| *entry += 1e-3 * noise);
+        let (mut theta, mut v) = (network.parameters().to_vec(), velocity.clone());
+        let distances =
+            |evaluator: &mut dyn metric::MetricEvaluator, theta: &[f64], v: &[f64], y: &[f64], u: &[f64]| {
+                let [here, moving] = evaluator.follow_outputs(theta, v).unwrap_or_default();
+                let apart = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                (apart(&here, y), apart(&moving, u))
+            };
+        let before = distances(&mut *evaluator, &theta, &v, &y, &u);
+        assert!(before.0 > 1e-3 && before.1 > 1e-3, "{name}: {before:?}");
+        let state = Beside { theta: &mut theta, velocity: &mut v, outputs: &mut y, output_velocities: &mut u };
+        assert!(evaluator.project(state), "{name}");
+        let after = distances(&mut *evaluator, &theta, &v, &y, &u);
+        assert!(after.0 < 1e-4 * before.0 && after.1 < 1e-12, "{name}: {before:?}, {after:?}");
+        // On the graph vᵀGv is the squared length of (v, u) in the flat space.
+        let squares = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
+        let (speed, flat) = (evaluator.squared_speed(&theta, &v), PRECISION * squares(&v) + squares(&u));
+        assert!((speed - flat).abs() < 1e-10 * speed, "{name}: {speed}, {flat}");
+        let moved = theta.clone();
+        let state = Beside { theta: &mut theta, velocity: &mut v, outputs: &mut y, output_velocities: &mut u };
+        assert!(evaluator.project(state), "{name}");
+        let again = theta.iter().zip(&moved).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(again < 1e-6, "{name}: moved by {again} once more");
+    }
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl<'a> ExponentialMap<'a> {
         loop {
             attempt += 1;
             let limit = if attempt < attempts { hopeless * target } else { f64::INFINITY };
-            let Ending { status: ending, evaluations: used, path_drift, carried } =
+            let Ending { status: ending, evaluations: used, path_drift, carried, unprojected } =
                 self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit), &budget)?;
             evaluations += used;
             budget.evaluations = budget.evaluations.saturating_sub(used);
@@ -264,7 +264,8 @@ impl<'a> ExponentialMap<'a> {
                     let unsolved = straight && !certified;
                     if certified || unsolved || attempt >= attempts || status == Status::StepLimit {
                         let (theta, velocity) = self.state.split_at(self.n_params);
-                        let outputs = self.evaluator.isometric_outputs(theta).unwrap_or_default();
+                        let outputs =
+                            unprojected.or_else(|| self.evaluator.isometric_outputs(theta)).unwrap_or_default();
                         let off_graph = carried.map(|carried| carried.distance(&outputs));
                         let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
                         return Ok(Geodesic {

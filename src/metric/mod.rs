@@ -60,6 +60,19 @@ pub struct Pull<'a> {
     pub rate: f64,
 }
 
+/// A state θ, v of a path with the outputs y and their velocities u that are carried beside it.
+#[derive(Debug)]
+pub struct Beside<'a> {
+    /// θ.
+    pub theta: &'a mut [f64],
+    /// v.
+    pub velocity: &'a mut [f64],
+    /// y.
+    pub outputs: &'a mut [f64],
+    /// u.
+    pub output_velocities: &'a mut [f64],
+}
+
 /// One thread's evaluations of a [`Metric`]: nothing is allocated after the first (but see
 /// [`MatrixFreeOptions::refresh`](crate::laplace::MatrixFreeOptions::refresh)).
 pub trait MetricEvaluator: Send {
@@ -106,6 +119,12 @@ pub trait MetricEvaluator: Send {
     ) {
         self.acceleration(theta, velocity, acceleration);
         carried.copy_from_slice(self.output_acceleration());
+    }
+    /// Moves a state with the outputs and velocities carried beside it to the graph, by the shortest way in the flat space
+    /// around it: to y = y(θ) in two steps of Newton's method, and to u = J̃v. False, and nothing is of use, where that cannot
+    /// be computed; only for a metric with [`pulled_outputs`](Self::pulled_outputs).
+    fn project(&mut self, _state: Beside<'_>) -> bool {
+        false
     }
     /// y(θ), where the metric has isometric outputs.
     fn isometric_outputs(&mut self, _theta: &[f64]) -> Option<Vec<f64>> {

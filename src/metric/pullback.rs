@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use faer::{Accum, Mat};
 
-use super::{Metric, MetricEvaluator, Pull};
+use super::{Beside, Metric, MetricEvaluator, Pull};
 use crate::error::Result;
 use crate::laplace::{
     Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverName, SolverReport,
@@ -18,6 +18,9 @@ use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::add_scaled;
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::{PriorPrecision, PriorStructure};
+
+/// Steps of Newton's method to the graph.
+const TO_THE_GRAPH: usize = 2;
 
 /// G(θ) = A + Σₙ JₙᵀH(fₙ)Jₙ for a map, a likelihood's Fisher information and a prior precision.
 #[derive(Debug, Clone)]
@@ -329,6 +332,32 @@ impl MetricEvaluator for PullbackEvaluator {
 
     fn output_acceleration(&self) -> &[f64] {
         &self.output_acceleration
+    }
+
+    /// With m = (I + J̃A⁻¹J̃ᵀ)⁻¹(y(θ) − y), the nearest point of the graph's tangent is at θ − A⁻¹J̃ᵀm and y + m.
+    fn project(&mut self, state: Beside<'_>) -> bool {
+        let Beside { theta, velocity, outputs, output_velocities } = state;
+        let mut change = vec![0.0; theta.len()];
+        for round in 0..=TO_THE_GRAPH {
+            let Self { metric: Pullback { likelihood, prior, .. }, map, .. } = self;
+            let evaluated = map.jet(theta, velocity, &mut self.jet);
+            self.points.whitening(&**likelihood, &self.jet.outputs, &mut self.seeds);
+            let mut rows = evaluated.pull_back(&self.seeds);
+            let carried = if round < TO_THE_GRAPH {
+                self.points.isometric(&**likelihood, &self.jet.outputs, &mut self.force);
+                &mut *outputs
+            } else {
+                self.points.isometric_velocity(&**likelihood, &self.jet, &mut self.force);
+                &mut *output_velocities
+            };
+            add_scaled(-1.0, carried, &mut self.force);
+            if !(self.solver.leaves_remainder() && self.solver.solve(&mut rows, prior, &mut self.force, &mut change)) {
+                return false;
+            }
+            add_scaled(1.0, &self.force, carried);
+            add_scaled(-1.0, &change, if round < TO_THE_GRAPH { &mut *theta } else { &mut *velocity });
+        }
+        true
     }
 
     fn isometric_outputs(&mut self, theta: &[f64]) -> Option<Vec<f64>> {

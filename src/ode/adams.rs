@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use super::DensePath;
 use super::control::{Probe, Tolerance, first_step};
-use super::course::{Coefficients, Course, Errors, MAX_ORDER, STORED};
+use super::course::{Coefficients, Course, Errors, GROWTH, MAX_ORDER, STORED};
 use super::drive::{Present, Steps};
 use super::stepper::{Block, LANES, Row, combine, either_way, evaluate, middle};
 use crate::elementary::vectorized;
@@ -273,7 +273,7 @@ pub(crate) struct AdamsSteps<'a> {
 
 impl<'a> AdamsSteps<'a> {
     pub(crate) fn new(adams: &'a mut Adams) -> Self {
-        AdamsSteps { adams, course: Course::new(), errors: Errors::default() }
+        AdamsSteps { adams, course: Course::new(GROWTH), errors: Errors::default() }
     }
 }
 

@@ -26,7 +26,7 @@ use std::ops::ControlFlow;
 
 use self::passes::{Judge, shift};
 use super::control::{Probe, Tolerance, first_step};
-use super::course::{Coefficients, Course, Errors, STORED};
+use super::course::{Coefficients, Course, Errors, SMALL_GROWTH, STORED};
 use super::drive::{Present, Steps, advance, finite};
 use super::stepper::{Block, LANES, Row};
 use super::{DensePath, GoOn, InvalidOptions, IvpInfo, IvpOptions, Status};
@@ -409,7 +409,8 @@ where
         (info.status, info.t) = (Status::Reached, t1);
         return Ok(info.map(ControlFlow::Continue));
     }
-    let mut steps = SecondOrderSteps { system: workspace, course: Course::new(), errors: Errors::default() };
+    let mut steps =
+        SecondOrderSteps { system: workspace, course: Course::new(SMALL_GROWTH), errors: Errors::default() };
     let info = advance(acceleration, t1, options, &mut steps, info, None, go_on);
     state.copy_from_slice(workspace.corrected());
     Ok(info)
