@@ -51,14 +51,14 @@ Scores:
   gaussian, heteroscedastic n, mse, rmse, nll, crps, coverage_90
   categorical, bernoulli    n, nll, accuracy, brier, ece
   poisson                   n, nll
-The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s).
-With --curves also: intervals (level, coverage, mean_width) and pit_histogram (ten bins), or reliability (15 bins). With --ood
-also how well three scores of a point tell those inputs from the data: ood_auroc, by the entropy of the mean probabilities (or
-the variance of y), the score that papers usually give; ood_auroc_epistemic, by what more data would remove, the mutual
-information between class and weights (or the epistemic variance); ood_auroc_logits, for classes, by the variance of the logits,
+The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s). \
+With --curves also: intervals (level, coverage, mean_width) and pit_histogram (ten bins), or reliability (15 bins). With --ood \
+also how well three scores of a point tell those inputs from the data: ood_auroc, by the entropy of the mean probabilities (or \
+the variance of y), the score that papers usually give; ood_auroc_epistemic, by what more data would remove, the mutual \
+information between class and weights (or the epistemic variance); ood_auroc_logits, for classes, by the variance of the logits, \
 which a saturated softmax does not hide. map has the first alone.
 
---method all scores map, glm, nn and riemannian side by side, a line each, and names the best, which has the smallest nll
+--method all scores map, glm, nn and riemannian side by side, a line each, and names the best, which has the smallest nll \
 (--json: one object each, and `best`). A method that is worse than the trained network alone is said to be so.
 
 Example:

@@ -92,7 +92,7 @@ Example, tuned on held-out data instead:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize-on validation.csv --out posterior.safetensors
 
-Example, classes: the prior tuned by evidence, then the temperature on held-out data
+Example, classes: the prior tuned by evidence, then the temperature on held-out data \
 (predict and evaluate with --link centred-probit):
   rla fit --model model.safetensors --data train.csv --target label --structure kron \\
       --likelihood categorical --optimize --temperature-on validation.csv --out posterior.safetensors
@@ -111,7 +111,7 @@ Example, a PyTorch state dict with a known prior precision, and the outcome as J
       --target label --likelihood categorical --prior-precision 0.5 \\
       --out posterior.safetensors --json
 
-Example, a network too large for the exact posterior: only its last layer is
+Example, a network too large for the exact posterior: only its last layer is \
 uncertain, or all of it with a Kronecker-factored precision:
   rla fit --model mnist.safetensors --data digits.csv --target label \\
       --likelihood categorical --weights last-layer --optimize --out last.safetensors

@@ -39,7 +39,7 @@ pub struct LogArgs {
 }
 
 const EXAMPLE: &str = "\
-Tensors written: v [S,D], residual [S] (how far the geodesic misses its point, relative to the distance from the trained
+Tensors written: v [S,D], residual [S] (how far the geodesic misses its point, relative to the distance from the trained \
 weights), converged [S].
 
 Example:

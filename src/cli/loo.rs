@@ -62,14 +62,14 @@ impl LooMethod {
 }
 
 const EXAMPLE: &str = "\
-What is estimated: the log likelihood of as many new data points (elpd_loo, in nats; greater is better) as this posterior
-predicts them, with its own mode and hyperparameters. It cannot see extrapolation: a point that is left out lies among
+What is estimated: the log likelihood of as many new data points (elpd_loo, in nats; greater is better) as this posterior \
+predicts them, with its own mode and hyperparameters. It cannot see extrapolation: a point that is left out lies among \
 the others.
 
-Keys of --json: elpd_loo, se (its standard error), p_loo (effective parameters), k_max and n_k_above_0_7 (the Pareto k̂ of
-the points' weights, null below 21 samples; above 0.7 a point's score is unreliable; in closed form the leverage, which is the k̂ of infinitely
-many draws under Gaussian noise), pit_coverage_90 (share of left-out targets inside their 90 % intervals; null for classes),
-method, and estimator, n, samples, best, advice; with --compare also comparison.
+Keys of --json: elpd_loo, se (its standard error), p_loo (effective parameters), k_max and n_k_above_0_7 (the Pareto k̂ of \
+the points' weights, null below 21 samples; above 0.7 a point's score is unreliable; in closed form the leverage, which is the k̂ of infinitely \
+many draws under Gaussian noise), pit_coverage_90 (share of left-out targets inside their 90 % intervals; null for classes), \
+method, and estimator, n, samples, best, advice; with --compare also comparison. \
 Columns of --out: log_density (without the point), log_density_with_all_data, k, and pit where there is one.
 
 Example:

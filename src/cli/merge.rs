@@ -26,7 +26,7 @@ pub struct MergeArgs {
 }
 
 const EXAMPLE: &str = "\
-The whole is the same file, to the byte, as that of one run. Parts of different posteriors, seeds or metrics are refused,
+The whole is the same file, to the byte, as that of one run. Parts of different posteriors, seeds or metrics are refused, \
 and so are parts between which samples are missing, or that have samples in common.
 
 Example:

@@ -78,7 +78,7 @@ Example, from data to predictions with uncertainty:
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
   rla report --posterior posterior.safetensors --data test.csv --target y --out report.html
 
-Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong, 3 done, but more than 5 % of the
+Exit status: 0 done, 1 the work failed, 2 the command line or an input file is wrong, 3 done, but more than 5 % of the \
 samples failed or are not certified (--allow-uncertified), 130 interrupted: what can be saved is saved.";
 
 #[derive(Debug, Subcommand)]

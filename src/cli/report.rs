@@ -59,13 +59,13 @@ enum MethodName {
 }
 
 const EXAMPLE: &str = "\
-The page needs no network and no other file, follows the light or dark setting of the browser, and prints. It begins with
-a verdict in words; then come the scores of all predictions side by side, predictions beside observations, calibration,
+The page needs no network and no other file, follows the light or dark setting of the browser, and prints. It begins with \
+a verdict in words; then come the scores of all predictions side by side, predictions beside observations, calibration, \
 pictures of the predictions, the certificates of the geodesics, and what was fitted.
 
 Without --data the training data inside the posterior are scored, and the page says so: such scores are too good.
 
-Geodesics take most of the time. `rla sample` draws them once, and --samples-file uses them again; --method map,glm does
+Geodesics take most of the time. `rla sample` draws them once, and --samples-file uses them again; --method map,glm does \
 without them.
 
 Example:

@@ -69,31 +69,31 @@ pub struct SampleArgs {
 }
 
 const EXAMPLE: &str = "\
-Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv),
-path_drift [S] (its largest on the way), off_graph [S] (distance from the graph of the whitened outputs, for all
-likelihoods but heteroscedastic), status [S] (0 reached, 1 step or other limit, 2 not finite, 3 no logarithm), certified
+Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv), \
+path_drift [S] (its largest on the way), off_graph [S] (distance from the graph of the whitened outputs, for all \
+likelihoods but heteroscedastic), status [S] (0 reached, 1 step or other limit, 2 not finite, 3 no logarithm), certified \
 [S] (1: reached with a drift within the target, on the way within five times it, and a solver's residual within it). Metadata: metric, seed, range, smoothing. A sample that failed is reported and counted, never dropped or replaced.
 
-By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and
+By default each geodesic is refined until its drift is at most 1e-3; --rtol or --atol fix the tolerances instead, and \
 certified are then those whose drift is at most 1e-3.
 
-Accelerations of the fisher metric are solved for by a factored matrix or, where that takes many times the work (counted,
-never timed), by conjugate gradients; the report says by which, and the largest residual. With so many weights and data
-points that no matrix fits, --metric-solver matrix-free gives the same geodesics without any; --metric-batch makes the metric of a
+Accelerations of the fisher metric are solved for by a factored matrix or, where that takes many times the work (counted, \
+never timed), by conjugate gradients; the report says by which, and the largest residual. With so many weights and data \
+points that no matrix fits, --metric-solver matrix-free gives the same geodesics without any; --metric-batch makes the metric of a \
 part of the data and reports how far that is from all of it.
 
-The metric of a relu or leaky_relu network jumps at its kinks. Its samples follow the metric of the network with relu(x)
-rounded to x·Φ(x/ε), where ε is --smoothing times the spread of each unit's input over data and posterior; their
-certificates are about that metric, and predictions are by the network itself. Whether the width is small enough shows
-in the residual at the training data: a warning says when it exceeds 1.1 times that of the linearised network.
+The metric of a relu or leaky_relu network jumps at its kinks. Its samples follow the metric of the network with relu(x) \
+rounded to x·Φ(x/ε), where ε is --smoothing times the spread of each unit's input over data and posterior; their \
+certificates are about that metric, and predictions are by the network itself. Whether the width is small enough shows \
+in the residual at the training data: a warning says when it exceeds 1.1 times that of the linearised network. \
 --smoothing none follows the metric as it is, and no such sample can be certified. elu is rounded in the same way.
 
-While a run goes on, finished samples are saved to OUT.partial. When it is interrupted (Ctrl-C, SIGTERM, --max-time), those
+While a run goes on, finished samples are saved to OUT.partial. When it is interrupted (Ctrl-C, SIGTERM, --max-time), those \
 that are running are dropped, the others saved, and the exit status is 130; the same command with --resume goes on.
 
---weights-of-samples adds log_weight [S], the logarithm of posterior over sampling density (likelihood and prior
-normalised), and conjugate [S], the conjugate points passed; --json then also has weights_k, effective_share, largest_share,
-conjugate, log_evidence and log_evidence_error, or withheld, the reason why there is none (networks, as a rule). It takes all
+--weights-of-samples adds log_weight [S], the logarithm of posterior over sampling density (likelihood and prior \
+normalised), and conjugate [S], the conjugate points passed; --json then also has weights_k, effective_share, largest_share, \
+conjugate, log_evidence and log_evidence_error, or withheld, the reason why there is none (networks, as a rule). It takes all \
 Jacobi fields beside each geodesic: for up to 500 weights.
 
 Example:
