@@ -459,11 +459,13 @@ impl Precision for FunctionSpace {
 pub(super) struct FunctionRidge {
     cholesky: Cholesky,
     variances: Vec<f64>,
+    /// A⁻¹ times those of the rows, where A is a number.
+    weights: Vec<f64>,
 }
 
 impl FunctionRidge {
     pub(super) fn new(n_rows: usize) -> Self {
-        Self { cholesky: Cholesky::new(n_rows), variances: Vec::new() }
+        Self { cholesky: Cholesky::new(n_rows), variances: Vec::new(), weights: Vec::new() }
     }
 }
 
@@ -481,8 +483,18 @@ impl RidgeSolver for FunctionRidge {
             return false;
         }
         self.cholesky.solve(force);
-        rows.transpose_times(force, solution, scratch);
-        prior.divide(solution);
+        match (prior.structure(), prior.matrix(), self.variances.first()) {
+            // M multiplications, and no pass over the D weights.
+            (PriorStructure::Scalar, None, Some(variance)) => {
+                self.weights.clear();
+                self.weights.extend(force.iter().map(|weight| variance * weight));
+                rows.transpose_times(&self.weights, solution, scratch);
+            }
+            _ => {
+                rows.transpose_times(force, solution, scratch);
+                prior.divide(solution);
+            }
+        }
         true
     }
 
