@@ -291,3 +291,42 @@ fn blocks_and_batches_cover_a_file_in_order() -> Result<(), Error> {
     assert_eq!(Batches::schema(&data).inputs(), ["x"]);
     Ok(())
 }
+
+/// A million cells: several pieces, which threads share, and what comes after the plain ones.
+#[test]
+fn plain_lines_and_others_are_one_table() -> Result<(), Error> {
+    let number = |row: usize, column: usize| match column {
+        0 => format!("{}", row as f64 * 0.1 - 7.0),
+        1 => format!("{:e}", 1.0 / (row as f64 + 3.0)),
+        _ => format!("{}", row % 10),
+    };
+    let rows = 150_000;
+    let line = |row: usize| (0..3).map(|column| number(row, column)).collect::<Vec<_>>().join(",");
+    let plain: Vec<String> = (0..rows).map(line).collect();
+    let text = |lines: &[String]| format!("a,b,label\n{}", lines.join("\n"));
+    let expected =
+        Array2::from_shape_fn((rows, 3), |(row, column)| number(row, column).parse::<f64>().expect("a number"));
+    let read_plain = table(&text(&plain));
+    assert!(read_plain.values() == expected);
+    assert_eq!((read_plain.line(0), read_plain.line(rows - 1)), (2, rows as u64 + 1));
+    for (row, other) in [(0, "\"1\", 2 ,3"), (140_000, "\"1\",2,3"), (rows - 1, "1 ,2,3")] {
+        let mut lines = plain.clone();
+        lines[row] = other.to_string();
+        let mut expected = expected.clone();
+        expected.row_mut(row).assign(&array![1.0, 2.0, 3.0]);
+        let mixed = table(&text(&lines));
+        assert!(mixed.values() == expected, "row {row}");
+        assert_eq!(mixed.line(rows - 1), rows as u64 + 1);
+        lines[row] = "1,,3".to_string();
+        says(read(&text(&lines)), &["b", &format!("{}", row + 2)]);
+        lines[row] = "1,2".to_string();
+        says(read(&text(&lines)), &["2 cells", &format!("{}", row + 2)]);
+    }
+    let ends_in_return = table(&text(&plain).replace('\n', "\r\n"));
+    assert!(ends_in_return.values() == expected);
+    let without = TableOptions { ignore: names(&["b"]), ..Default::default() };
+    let file = Csv::new(text(&plain));
+    assert_eq!(Table::read_with(&file.path(), &without)?.columns(), ["a", "label"]);
+    assert_eq!(Table::read_with(&file.path(), &without)?.column("label")?, read_plain.column("label")?);
+    Ok(())
+}

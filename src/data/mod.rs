@@ -13,6 +13,8 @@ mod index;
 mod line_numbers;
 mod pieces;
 #[cfg(feature = "cli")]
+mod plain;
+#[cfg(feature = "cli")]
 mod reader;
 mod scaling;
 mod schema;

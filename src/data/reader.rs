@@ -11,6 +11,7 @@ use ndarray::Array2;
 
 use super::Table;
 use super::line_numbers::LineNumbers;
+use super::plain::{Layout, Pieces, PlainLines};
 use super::table::{Words, missing_column};
 use crate::error::{Error, Result, TableError};
 use crate::memory::{self, Reservation};
@@ -45,6 +46,7 @@ impl Table {
     pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
         let mut open = OpenTable::open(path, options, check_memory)?;
         let mut cells = Cells::begin(path)?;
+        open.read_plain_lines(&mut cells)?;
         while open.next_row(&mut cells)?.is_some() {}
         cells.into_table(&open)
     }
@@ -56,6 +58,7 @@ pub(super) struct OpenTable {
     header: Vec<String>,
     kept: Vec<usize>,
     drop_missing: bool,
+    separator: u8,
     reader: csv::Reader<BufReader<Lines>>,
     /// The bytes read since the last record was complete.
     unfinished: Arc<AtomicU64>,
@@ -76,8 +79,8 @@ impl OpenTable {
         let mut buffered = BufReader::with_capacity(LOOK_AHEAD, Lines { file, unfinished: unfinished.clone() });
         let start = buffered.fill_buf().map_err(|error| unreadable(path, error))?;
         look(path, start, length)?;
-        let mut reader =
-            csv::ReaderBuilder::new().delimiter(separator(start)).trim(csv::Trim::All).from_reader(buffered);
+        let separator = separator(start);
+        let mut reader = csv::ReaderBuilder::new().delimiter(separator).trim(csv::Trim::All).from_reader(buffered);
         let header: Vec<String> = reader
             .headers()
             .map_err(|error| malformed(path, error))?
@@ -88,7 +91,8 @@ impl OpenTable {
         check_header(path, line, &header)?;
         let kept = kept_columns(path, &header, options)?;
         let (path, drop_missing) = (path.to_path_buf(), options.drop_missing);
-        Ok(Self { path, header, kept, drop_missing, reader, unfinished, record: csv::StringRecord::new() })
+        let record = csv::StringRecord::new();
+        Ok(Self { path, header, kept, drop_missing, separator, reader, unfinished, record })
     }
 
     /// The names of the columns that are not left out.
@@ -133,6 +137,24 @@ impl OpenTable {
             }
         }
         Ok(None)
+    }
+
+    /// Adds the rows that come next as far as they are lines of plain numbers, on all threads.
+    fn read_plain_lines(&mut self, cells: &mut Cells) -> Result<()> {
+        let mut place = self.position();
+        let Some(mut pieces) = Pieces::open(&self.path, place.byte())? else { return Ok(()) };
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        let layout = Layout { separator: self.separator, cells: self.header.len(), kept: &self.kept };
+        while let Some(lines) = pieces.next(&layout)? {
+            cells.make_room(&self.path, lines.count * self.kept.len())?;
+            cells.add_lines(place.line(), &lines);
+            let (bytes, count) = (lines.bytes as u64, lines.count as u64);
+            let (byte, line, record) = (place.byte() + bytes, place.line() + count, place.record() + count);
+            place.set_byte(byte).set_line(line).set_record(record);
+        }
+        self.seek(place)
     }
 
     /// Adds the next row that is not left out, and gives the place where it begins; `None` at the end of the file.
@@ -259,6 +281,12 @@ impl Cells {
         }
         self.lines.push(line);
         Ok(())
+    }
+
+    /// Adds rows that follow one another from this line on.
+    fn add_lines(&mut self, line: u64, lines: &PlainLines) {
+        lines.values.iter().for_each(|values| self.values.extend_from_slice(values));
+        (0..lines.count as u64).for_each(|row| self.lines.push(line + row));
     }
 
     /// The rows read so far.

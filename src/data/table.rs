@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -183,7 +184,20 @@ impl Table {
     /// Columns of numbers; a word is an error.
     fn numbers(&self, columns: &[usize]) -> Result<Array2<f64>> {
         self.refuse_words(columns)?;
-        Ok(self.values.select(Axis(1), columns))
+        Ok(self.cells(columns))
+    }
+
+    /// Columns of cells, row by row: neighbours are copied together.
+    fn cells(&self, columns: &[usize]) -> Array2<f64> {
+        let runs = columns.chunk_by(|column, next| column + 1 == *next);
+        let runs: Vec<Range<usize>> = runs.filter_map(|run| Some(*run.first()?..run.last()? + 1)).collect();
+        let mut cells = Vec::with_capacity(self.values.nrows() * columns.len());
+        for row in self.values.rows() {
+            let row = row.to_slice().unwrap_or_default();
+            runs.iter().for_each(|run| cells.extend_from_slice(row.get(run.clone()).unwrap_or_default()));
+        }
+        let shape = (self.values.nrows(), columns.len());
+        Array2::from_shape_vec(shape, cells).unwrap_or_else(|_| self.values.select(Axis(1), columns))
     }
 
     /// Refuses the first word in any of the columns.
@@ -230,7 +244,7 @@ impl Table {
     /// Targets as numbers: where the schema names a column's classes, the positions of the labels among them. A numeric
     /// label is looked up in its shortest written form.
     fn labels(&self, columns: &[usize], schema: &Schema) -> Result<Array2<f64>> {
-        let mut labels = self.values.select(Axis(1), columns);
+        let mut labels = self.cells(columns);
         for ((target, &column), mut labels) in columns.iter().enumerate().zip(labels.columns_mut()) {
             let Some(classes) = schema.classes_of(target) else {
                 self.refuse_words(&[column])?;
