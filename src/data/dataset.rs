@@ -5,6 +5,7 @@ use ndarray::{Array2, Axis};
 use super::{Scaling, Schema};
 use crate::error::{DataError, Error, Result, check_size};
 use crate::likelihood::Likelihood;
+use crate::linalg::first_not_finite;
 
 /// Inputs (one row per data point), the targets that belong to them, and the names of the columns.
 ///
@@ -43,7 +44,7 @@ impl Dataset {
             return Err(Error::NoRows { what: "the data set".to_string() });
         }
         for (what, array) in [("the input", &inputs), ("the target", &targets)] {
-            if let Some(((row, column), _)) = array.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            if let Some((row, column)) = first_not_finite(array.view()) {
                 return Err(Error::NotFinite { what, row, column });
             }
         }

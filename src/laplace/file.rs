@@ -78,10 +78,10 @@ impl Laplace {
         let mut entries = description.entries();
         match (contents, self.data()) {
             (Contents::TrainingData, Some(data)) => {
-                inputs = data.inputs().iter().copied().collect::<Vec<f64>>();
-                targets = data.targets().iter().copied().collect::<Vec<f64>>();
-                entries.push(("inputs", vec![data.len(), data.inputs().ncols()], Values::Real(&inputs)));
-                entries.push(("targets", vec![data.len(), data.targets().ncols()], Values::Real(&targets)));
+                (inputs, targets) = (data.inputs().as_standard_layout(), data.targets().as_standard_layout());
+                let (inputs, targets) = (inputs.as_slice().unwrap_or_default(), targets.as_slice().unwrap_or_default());
+                entries.push(("inputs", vec![data.len(), data.inputs().ncols()], Values::Real(inputs)));
+                entries.push(("targets", vec![data.len(), data.targets().ncols()], Values::Real(targets)));
             }
             (Contents::TrainingData, None) | (Contents::Curvature, _) => {
                 let sums = self.curvature()?.save();

@@ -2,6 +2,7 @@
 //!
 //! Matrices are faer's column-major [`Mat`]. Symmetric matrices are read from their lower triangle.
 
+mod arrays;
 mod cholesky;
 mod conjugate_gradients;
 mod eigen;
@@ -10,6 +11,7 @@ mod low_rank;
 mod small;
 mod symmetric;
 
+pub(crate) use arrays::{columns_of, first_not_finite, write_rows};
 pub use cholesky::{Cholesky, FailedPivot};
 pub use conjugate_gradients::{ConjugateGradients, Convergence, Iterate, StoppingRule};
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};

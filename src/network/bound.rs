@@ -8,7 +8,7 @@ use ndarray::ArrayView2;
 use super::tape::Tape;
 use super::{Architecture, Sequence};
 use crate::error::{DataError, Error, Result, check_size};
-use crate::linalg::{add_scaled, affine, column_slice, column_slice_mut};
+use crate::linalg::{add_scaled, affine, column_slice, column_slice_mut, columns_of, first_not_finite};
 use crate::map::{
     BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature,
 };
@@ -40,11 +40,10 @@ impl NetworkMap {
     /// The network of this shape at the rows of `inputs`.
     pub fn new(architecture: Architecture, inputs: ArrayView2<'_, f64>) -> Result<Self> {
         check_size("number of input columns", architecture.n_inputs(), inputs.ncols())?;
-        if let Some(((row, column), _)) = inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
+        if let Some((row, column)) = first_not_finite(inputs) {
             return Err(Error::NotFinite { what: "the input", row, column });
         }
-        let inputs = Mat::from_fn(inputs.nrows(), inputs.ncols(), |n, i| inputs[(n, i)]);
-        Ok(Self { architecture, inputs })
+        Ok(Self { architecture, inputs: columns_of(inputs) })
     }
 
     /// The shape of the network.

@@ -1,11 +1,10 @@
 //! The frozen front of a network: features for the layers behind it.
 
-use faer::Mat;
 use ndarray::{Array2, ArrayView2, Axis};
 
 use super::Sequence;
 use crate::error::{Error, Result, check_size};
-use crate::linalg::column_slice;
+use crate::linalg::{columns_of, first_not_finite, write_rows};
 use crate::map::Features;
 
 /// Numbers in the tapes of one batch of points.
@@ -31,7 +30,7 @@ impl Features for Front {
 
     fn features(&self, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         check_size("number of input columns", self.sequence.n_inputs(), inputs.ncols())?;
-        if let Some(((row, column), _)) = inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
+        if let Some((row, column)) = first_not_finite(inputs) {
             return Err(Error::NotFinite { what: "the input", row, column });
         }
         let mut features = Array2::zeros((inputs.nrows(), self.n_features()));
@@ -40,15 +39,14 @@ impl Features for Front {
             features.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows))
         {
             let points = chunk.nrows();
-            let chunk = Mat::from_fn(points, chunk.ncols(), |n, i| chunk[(n, i)]);
+            let chunk = columns_of(chunk);
             let mut tapes = self.sequence.tapes(points, 0);
             self.sequence.forward(&self.parameters, chunk.as_ref(), &mut tapes);
-            for (mut target, column) in target.columns_mut().into_iter().zip(self.sequence.outputs(&tapes).col_iter()) {
-                target.iter_mut().zip(column_slice(column)).for_each(|(entry, value)| *entry = *value);
-            }
+            let outputs = self.sequence.outputs(&tapes).get(..points, ..);
+            write_rows(outputs, target.as_slice_mut().unwrap_or_default());
         }
-        match features.indexed_iter().find(|(_, value)| !value.is_finite()) {
-            Some(((row, column), _)) => Err(Error::NotFinite { what: "the network's feature", row, column }),
+        match first_not_finite(features.view()) {
+            Some((row, column)) => Err(Error::NotFinite { what: "the network's feature", row, column }),
             None => Ok(features),
         }
     }
