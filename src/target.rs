@@ -216,6 +216,11 @@ impl TargetEvaluator {
         points.scores(&*target.likelihood, &target.observations, &jet.outputs, scores);
     }
 
+    /// The outputs of the last evaluation, unit-major.
+    pub(crate) fn outputs(&self) -> &[f64] {
+        &self.jet.outputs
+    }
+
     /// The scores of the last evaluation, unit-major.
     pub(crate) fn scores(&self) -> &[f64] {
         &self.scores

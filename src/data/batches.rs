@@ -7,9 +7,12 @@
 use std::ops::Range;
 
 use ndarray::{Axis, CowArray, Ix2, Slice};
+use rayon::prelude::*;
 
 use super::{Dataset, Schema};
 use crate::error::{DataError, Error, Result};
+use crate::linalg::threads_are_free;
+use crate::memory;
 use crate::team::{Parts, Team};
 
 /// The greatest number of blocks.
@@ -123,6 +126,38 @@ pub(crate) fn sum_over_blocks_of<P: Parts>(
         }),
     )?;
     sum.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })
+}
+
+/// The same sum, to the last bit, with as many blocks at a time as there are free threads and room in memory, where one
+/// block takes this many `numbers`. Products of matrices within a block then stay on its thread.
+pub(crate) fn sum_over_blocks_at_once<P: Parts<Part: Send>>(
+    team: &Team,
+    data: &dyn Batches,
+    parts: &P,
+    numbers: f64,
+    of_block: impl Fn(Range<usize>) -> Result<P::Part> + Sync,
+) -> Result<P::Part> {
+    let at_once = blocks_at_once(numbers);
+    if at_once == 1 {
+        return sum_over_blocks_of(team, data, parts, of_block);
+    }
+    let blocks = row_blocks(data.n_rows());
+    let mine = blocks.get(team.share(blocks.len())).unwrap_or_default();
+    let several = |blocks: &[Range<usize>]| -> Vec<Result<P::Part>> {
+        team.count_rows(blocks.iter().map(Range::len).sum());
+        blocks.par_iter().map(|block| of_block(block.clone())).collect()
+    };
+    let sum = team.fold(parts, mine.chunks(at_once).flat_map(several))?;
+    sum.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })
+}
+
+/// The free threads, as far as half of the memory that is left has room for a block of this many numbers on each.
+fn blocks_at_once(numbers: f64) -> usize {
+    if !threads_are_free() {
+        return 1;
+    }
+    let room = memory::room() as f64 / (2.0 * 8.0 * numbers.max(1.0));
+    (room as usize).clamp(1, rayon::current_num_threads())
 }
 
 impl Batches for Dataset {

@@ -17,7 +17,7 @@
 //! constant's deviance of 0.116 (there with a third of their own, below the other bound; 0.075 otherwise) and, on the five
 //! sets where it was recorded, a score of 1.6.
 
-use crate::data::{Batch, Batches, sum_over_blocks};
+use crate::data::{Batch, Batches, sum_over_blocks, sum_over_blocks_at_once};
 use crate::error::{Error, Result};
 use crate::laplace::{Laplace, Structure};
 use crate::likelihood::Family;
@@ -154,9 +154,10 @@ fn curvature_along(laplace: &Laplace, data: &dyn Batches, step: &[f64]) -> Resul
     let (model, likelihood) = (laplace.model(), laplace.family().likelihood());
     let (theta, p) = (model.parameters(), model.n_outputs());
     let rows = ((BATCH_NUMBERS / model.numbers_per_point(1).max(1.0)) as usize).max(1);
-    let mut whitening = vec![0.0; p * p];
-    let sums = sum_over_blocks(data, &Sums, |block| {
-        let mut sum = 0.0;
+    let team = data.team().cloned().unwrap_or_default();
+    let numbers = 2.0 * BATCH_NUMBERS;
+    let sums = sum_over_blocks_at_once(&team, data, &Sums, numbers, |block| {
+        let (mut sum, mut whitening) = (0.0, vec![0.0; p * p]);
         for batch in data.batches(block, rows)? {
             let map = model.bind(batch?.inputs.view())?;
             let n = map.n_points();
@@ -243,7 +244,9 @@ impl FitSums {
         let (d, p, k) = (model.n_params(), model.n_outputs(), targets.means.len());
         let rows = ((BATCH_NUMBERS / model.numbers_per_point(1).max(1.0)) as usize).max(1);
         let constant = targets.constant(laplace.family(), p);
-        let sums = sum_over_blocks(data, &Sums, |block| {
+        let team = data.team().cloned().unwrap_or_default();
+        let numbers = 2.0 * BATCH_NUMBERS + 3.0 * d as f64;
+        let sums = sum_over_blocks_at_once(&team, data, &Sums, numbers, |block| {
             let mut sums = Self {
                 gradient: vec![0.0; d],
                 scores: vec![0.0; p],
@@ -268,14 +271,23 @@ impl FitSums {
         let (likelihood, theta) = (family.likelihood(), model.parameters());
         let flat = Prior::gaussian(PriorPrecision::improper(theta.len()));
         let map = model.bind(batch.inputs.view())?;
-        let outputs = laplace.outputs(&batch.inputs.to_owned())?;
+        let (points, p) = (map.n_points(), map.n_outputs());
         let target = Target::new(map, family.shared(), batch.targets.view(), flat)?;
+        let mut evaluator = target.evaluator();
         let mut gradient = vec![0.0; theta.len()];
-        target.evaluator().gradient(theta, &mut gradient);
+        evaluator.move_to(theta);
+        evaluator.pull_back_gradient(theta, &mut gradient);
         add(&mut self.gradient, &gradient);
-        let mut score = vec![0.0; outputs.ncols()];
-        for (output, target) in outputs.rows().into_iter().zip(batch.targets.rows()) {
-            let (output, target) = (output.to_vec(), target.to_vec());
+        let (mut output, mut score) = (vec![0.0; p], vec![0.0; p]);
+        for (point, target) in batch.targets.rows().into_iter().enumerate() {
+            for (column, value) in output.iter_mut().enumerate() {
+                *value = evaluator.outputs()[column * points + point];
+                if !value.is_finite() {
+                    let row = batch.first_row + point;
+                    return Err(Error::NotFinite { what: "the network's output", row, column });
+                }
+            }
+            let target = target.to_vec();
             likelihood.gradient(&target, &output, &mut score);
             add(&mut self.scores, &score);
             add(&mut self.squared_scores, &score.iter().map(|score| score * score).collect::<Vec<_>>());

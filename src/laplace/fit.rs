@@ -12,9 +12,10 @@ use super::problem::{BatchRows, Problem, sigmas};
 use super::share::BlockSums;
 use super::structure::{Curvature, Precision, Structure};
 use super::without_matrix;
-use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_of};
+use crate::data::{Batch, Batches, Dataset, Schema, sum_over_blocks_at_once, sum_over_blocks_of};
 use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
 use crate::likelihood::Family;
+use crate::linalg::first_not_finite;
 use crate::map::{Map, Model};
 use crate::memory;
 use crate::prior::{Prior, PriorMean, PriorPrecision};
@@ -284,8 +285,8 @@ impl Laplace {
         for (mut part, chunk) in all.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows)) {
             part.assign(&outputs(&self.problem.model.bind(chunk)?, self.parameters()));
         }
-        match all.indexed_iter().find(|(_, value)| !value.is_finite()) {
-            Some(((row, column), _)) => Err(Error::NotFinite { what: "the network's output", row, column }),
+        match first_not_finite(all.view()) {
+            Some((row, column)) => Err(Error::NotFinite { what: "the network's output", row, column }),
             None => Ok(all),
         }
     }
@@ -349,8 +350,16 @@ pub(super) fn accumulate(
     let alone = Team::alone();
     let team = data.team().filter(|_| structure.is_sum()).unwrap_or(&alone);
     let parts = BlockSums { problem, structure };
-    let pass = |begin: &dyn Fn() -> Result<Box<dyn Curvature>>| {
-        sum_over_blocks_of(team, data, &parts, |block| accumulate_block(problem, begin()?, data, block))
+    let pass = |begin: &(dyn Fn() -> Result<Box<dyn Curvature>> + Sync)| {
+        let of_block = |block| accumulate_block(problem, begin()?, data, block);
+        match structure {
+            // What a block adds is small beside its rows, and much of the work is none of products that threads can share.
+            Structure::Kronecker | Structure::Diagonal => {
+                let numbers = 2.0 * BATCH_NUMBERS + structure.numbers(problem);
+                sum_over_blocks_at_once(team, data, &parts, numbers, of_block)
+            }
+            _ => sum_over_blocks_of(team, data, &parts, of_block),
+        }
     };
     let (mut curvature, fit) = pass(&|| structure.begin(problem))?;
     while let Some(empty) = curvature.end_pass()? {
@@ -393,8 +402,8 @@ fn check_batch(problem: &Problem, batch: &Batch<'_>, next: usize) -> Result<()> 
     check_size("number of target rows of a batch", batch.inputs.nrows(), batch.targets.nrows())?;
     check_size("number of input columns", model.n_inputs(), batch.inputs.ncols())?;
     check_size("number of target columns", likelihood.n_targets(model.n_outputs()), batch.targets.ncols())?;
-    match batch.inputs.indexed_iter().find(|(_, value)| !value.is_finite()) {
-        Some(((row, column), _)) => Err(Error::NotFinite { what: "the input", row: next + row, column }),
+    match first_not_finite(batch.inputs.view()) {
+        Some((row, column)) => Err(Error::NotFinite { what: "the input", row: next + row, column }),
         None => Ok(()),
     }
 }
