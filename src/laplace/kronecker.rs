@@ -9,6 +9,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use faer::{Accum, Mat, MatRef};
+use rayon::prelude::*;
 
 use super::kronecker_precision::Kronecker;
 use super::problem::{BatchRows, Problem};
@@ -18,7 +19,7 @@ use super::structure::{
 use crate::error::{Error, Result, Unsupported, check_size};
 use crate::linalg::{
     Cholesky, column_slice, dot, eigenvalues, inverse_lower, mirror_lower, multiply, pack_lower, packed_length,
-    symmetric_eigen, trace_of_product, unpack_lower,
+    symmetric_eigen, threads_are_free, trace_of_product, unpack_lower,
 };
 use crate::map::{BlockShape, BlockSums, KroneckerFactors};
 use crate::prior::PriorPrecision;
@@ -160,17 +161,39 @@ impl KroneckerSums {
     }
 
     fn input_axes(&self) -> Result<&[Option<Axis>]> {
-        self.cached(&self.inputs, |block| match &self.levels[0][block] {
+        self.cached(&self.inputs, |block| self.input_axis(block))
+    }
+
+    fn output_axes(&self) -> Result<&[Option<Axis>]> {
+        self.cached(&self.outputs, |block| self.output_axis(block, &[1.0]))
+    }
+
+    /// Decomposes all factors, each on a thread of its own, where threads are free and nothing has been decomposed yet.
+    fn decompose_all(&self) -> Result<()> {
+        if !threads_are_free() || self.inputs.get().is_some() || self.outputs.get().is_some() {
+            return Ok(());
+        }
+        let blocks = self.shapes.len();
+        let axis = |index: usize| match index.checked_sub(blocks) {
+            None => self.input_axis(index),
+            Some(block) => self.output_axis(block, &[1.0]),
+        };
+        let axes: Vec<Result<Option<Axis>>> = (0..2 * blocks).into_par_iter().map(axis).collect();
+        let mut inputs = axes.into_iter().collect::<Result<Vec<_>>>()?;
+        let outputs = inputs.split_off(blocks);
+        self.inputs.get_or_init(|| inputs);
+        self.outputs.get_or_init(|| outputs);
+        Ok(())
+    }
+
+    fn input_axis(&self, block: usize) -> Result<Option<Axis>> {
+        match &self.levels[0][block] {
             BlockSums::Dense(_) => Ok(None),
             BlockSums::Matrix(factors) => {
                 let mean = faer::Scale(1.0 / factors.count) * &factors.inputs;
                 Axis::of(mean.as_ref(), "the mean of a layer's squared inputs").map(Some)
             }
-        })
-    }
-
-    fn output_axes(&self) -> Result<&[Option<Axis>]> {
-        self.cached(&self.outputs, |block| self.output_axis(block, &[1.0]))
+        }
     }
 
     fn output_axis(&self, block: usize, weights: &[f64]) -> Result<Option<Axis>> {
@@ -184,8 +207,11 @@ impl KroneckerSums {
 
     /// The curvature of every block under the weights 1/σ² (one, or one per level).
     fn curvatures(&self, weights: &[f64]) -> Result<Vec<BlockCurvature>> {
-        let inputs = self.input_axes()?;
         let common = weights.first().copied().filter(|first| weights.iter().all(|weight| weight == first));
+        if common.is_some() {
+            self.decompose_all()?;
+        }
+        let inputs = self.input_axes()?;
         let mut curvatures = Vec::with_capacity(self.shapes.len());
         for (block, shape) in self.shapes.iter().enumerate() {
             let outputs = match common {
