@@ -1,5 +1,7 @@
 //! Data sets in memory: inputs and targets side by side, checked once.
 
+use std::sync::Arc;
+
 use ndarray::{Array2, Axis};
 
 use super::{Scaling, Schema};
@@ -21,8 +23,9 @@ use crate::linalg::first_not_finite;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    inputs: Array2<f64>,
-    targets: Array2<f64>,
+    /// Shared among copies.
+    inputs: Arc<Array2<f64>>,
+    targets: Arc<Array2<f64>>,
     schema: Schema,
 }
 
@@ -49,7 +52,7 @@ impl Dataset {
             }
         }
         let schema = Schema::unnamed(inputs.ncols(), targets.ncols());
-        Ok(Self { inputs, targets, schema })
+        Ok(Self { inputs: Arc::new(inputs), targets: Arc::new(targets), schema })
     }
 
     /// The same arrays under other names, one per column. A scaling in the schema says how the arrays were scaled; it
@@ -94,7 +97,7 @@ impl Dataset {
 
     /// Inputs and targets.
     pub fn into_arrays(self) -> (Array2<f64>, Array2<f64>) {
-        (self.inputs, self.targets)
+        (Arc::unwrap_or_clone(self.inputs), Arc::unwrap_or_clone(self.targets))
     }
 
     /// The names of columns and classes, and the scaling.
@@ -116,8 +119,8 @@ impl Dataset {
             return Err(Error::NoRows { what: "the selection".to_string() });
         }
         Ok(Self {
-            inputs: self.inputs.select(Axis(0), rows),
-            targets: self.targets.select(Axis(0), rows),
+            inputs: Arc::new(self.inputs.select(Axis(0), rows)),
+            targets: Arc::new(self.targets.select(Axis(0), rows)),
             schema: self.schema.clone(),
         })
     }
@@ -146,7 +149,7 @@ impl Dataset {
         let schema = self.schema.clone().with_scaling(scaling)?;
         let inputs = schema.scale_inputs(self.inputs.view())?;
         let targets = schema.scale_targets(self.targets.view())?;
-        Ok(Self { inputs, targets, schema })
+        Ok(Self { inputs: Arc::new(inputs), targets: Arc::new(targets), schema })
     }
 }
 
