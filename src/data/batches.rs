@@ -152,7 +152,7 @@ pub(crate) fn sum_over_blocks_at_once<P: Parts<Part: Send>>(
 }
 
 /// The free threads, as far as half of the memory that is left has room for a block of this many numbers on each.
-fn blocks_at_once(numbers: f64) -> usize {
+pub(crate) fn blocks_at_once(numbers: f64) -> usize {
     if !threads_are_free() {
         return 1;
     }

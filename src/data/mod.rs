@@ -26,7 +26,7 @@ mod table;
 
 pub use crate::error::{DataError, TableError};
 pub use batches::{Batch, BatchIterator, Batches, row_blocks, sum_over_blocks};
-pub(crate) use batches::{sum_over_blocks_at_once, sum_over_blocks_of};
+pub(crate) use batches::{blocks_at_once, sum_over_blocks_at_once, sum_over_blocks_of};
 pub(crate) use dataset::check_targets;
 pub use dataset::{Dataset, Standardize};
 pub use pieces::Pieces;

@@ -7,6 +7,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 
 use super::CurvatureKind;
 use super::advice::choose;
+use super::features::AtFeatures;
 use super::options::{FitOptions, PriorValues};
 use super::problem::{BatchRows, Problem, sigmas};
 use super::share::BlockSums;
@@ -59,6 +60,8 @@ pub struct Laplace {
     /// The sums over the data: from the fit or the file, or recomputed from the data when first needed.
     pub(super) curvature: OnceLock<Arc<dyn Curvature>>,
     pub(super) precision: Arc<dyn Precision>,
+    /// The training data behind a frozen front, where they were computed for the fit.
+    pub(super) features: Option<Arc<AtFeatures>>,
 }
 
 impl Laplace {
@@ -70,9 +73,15 @@ impl Laplace {
     /// The same for a model that is shared, such as the part of one that [`Weights`](super::Weights) select.
     pub fn fit_shared(model: Arc<dyn Model>, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
         let data = Arc::new(data);
-        let mut laplace = Self::fit_batches(model, &*data, family, options)?;
-        laplace.problem.data = Some(data);
-        Ok(laplace)
+        let (problem, prior, structure) = prepare(model, &*data, family, options)?;
+        let features = if structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
+        let sums = match &features {
+            Some(features) => accumulate(&features.problem(&problem), structure, &**features.data())?,
+            None => accumulate(&problem, structure, &*data)?,
+        };
+        let laplace = Self::factored(problem, data.schema(), prior, structure, sums)?;
+        let problem = Problem { data: Some(data), ..laplace.problem };
+        Ok(Self { problem, features: features.map(Arc::new), ..laplace })
     }
 
     /// Fits the posterior to data that are read in batches and not kept.
@@ -83,12 +92,22 @@ impl Laplace {
         options: &FitOptions,
     ) -> Result<Self> {
         let (problem, prior, structure) = prepare(model, data, family, options)?;
-        let (curvature, fit) = accumulate(&problem, structure, data)?;
-        let schema = data.schema();
+        let sums = accumulate(&problem, structure, data)?;
+        Self::factored(problem, data.schema(), prior, structure, sums)
+    }
+
+    /// The posterior from its sums over the data.
+    fn factored(
+        problem: Problem,
+        schema: &Schema,
+        prior: Prior,
+        structure: Structure,
+        (curvature, fit): (Box<dyn Curvature>, Fit),
+    ) -> Result<Self> {
         check_names(&problem, schema)?;
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision })
+        Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision, features: None })
     }
 
     /// The posterior of another model with the same parameters, with this posterior's data, hyperparameters and
@@ -100,7 +119,8 @@ impl Laplace {
         let (curvature, fit) = accumulate(&problem, structure, data)?;
         let precision = curvature.factor(self.prior.precision(), &problem.scales())?;
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
-        Ok(Self { problem, schema, prior, fit, structure, curvature: OnceLock::from(Arc::from(curvature)), precision })
+        let curvature = OnceLock::from(Arc::from(curvature));
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None })
     }
 
     /// Assembles the contents of a file.
@@ -114,7 +134,7 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        Self { problem, schema, prior, fit, structure, curvature, precision }
+        Self { problem, schema, prior, fit, structure, curvature, precision, features: None }
     }
 
     /// The sums over the data.

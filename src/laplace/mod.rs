@@ -6,6 +6,7 @@
 
 mod advice;
 mod diagonal;
+mod features;
 mod file;
 mod fit;
 mod function_space;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndarray::ArrayView2;
 
-use super::{BlockShape, Cut, Map, SubsetPlace};
+use super::{BlockShape, Cut, Features, Map, SubsetPlace};
 use crate::error::Result;
 
 /// Consecutive parameters that belong together, such as those of a layer: they may have a prior precision of their own.
@@ -64,6 +64,11 @@ pub trait Model: Send + Sync + std::fmt::Debug {
     /// The model cut in two in front of the part that this parameter belongs to, so that what lies before it can be
     /// computed once where it is frozen; `None` where nothing lies before it, or the model cannot be cut.
     fn cut(&self, _parameter: usize) -> Option<Cut> {
+        None
+    }
+    /// What is computed once in front of the parameters, and the rest as a model whose inputs are the features, where this
+    /// is a part of a model that was [cut](Self::cut).
+    fn behind_front(&self) -> Option<(Arc<dyn Features>, Arc<dyn Model>)> {
         None
     }
     /// Where the parameters stand in a larger model, if this is a part of one.

@@ -65,6 +65,8 @@ pub struct SubsetPlace<'a> {
 pub struct Subset {
     model: Arc<dyn Model>,
     cut: Option<Cut>,
+    /// Whether the inputs are the features of the cut.
+    at_features: bool,
     /// The selection among the parameters of the cut's head, or of the model.
     restriction: Arc<Restriction>,
     indices: Vec<usize>,
@@ -98,7 +100,7 @@ impl Subset {
         let (head, offset) = cut.as_ref().map_or((&model, 0), |cut| (&cut.head, cut.offset));
         let local = indices.iter().map(|index| index - offset).collect();
         let restriction = Arc::new(Restriction::new(&**head, local));
-        Ok(Self { model, cut, restriction, indices, parameters, name: name.to_string() })
+        Ok(Self { model, cut, at_features: false, restriction, indices, parameters, name: name.to_string() })
     }
 
     fn head(&self) -> &Arc<dyn Model> {
@@ -126,7 +128,10 @@ impl Model for Subset {
     }
 
     fn n_inputs(&self) -> usize {
-        self.model.n_inputs()
+        match &self.cut {
+            Some(cut) if self.at_features => cut.features.n_features(),
+            _ => self.model.n_inputs(),
+        }
     }
 
     fn n_outputs(&self) -> usize {
@@ -135,6 +140,7 @@ impl Model for Subset {
 
     fn bind(&self, inputs: ArrayView2<'_, f64>) -> Result<Arc<dyn Map>> {
         let map = match &self.cut {
+            Some(cut) if self.at_features => cut.head.bind(inputs)?,
             Some(cut) => cut.head.bind(cut.features.features(inputs)?.view())?,
             None => self.model.bind(inputs)?,
         };
@@ -163,8 +169,8 @@ impl Model for Subset {
             offsets.column_mut(*index).assign(&column);
         }
         let inputs = match &self.cut {
-            Some(cut) => cut.features.features(rounding.inputs)?,
-            None => rounding.inputs.to_owned(),
+            Some(cut) if !self.at_features => cut.features.features(rounding.inputs)?,
+            _ => rounding.inputs.to_owned(),
         };
         let rounding = Rounding { width: rounding.width, inputs: inputs.view(), offsets: offsets.view() };
         let Some(head) = head.smoothed(&rounding)? else { return Ok(None) };
@@ -174,6 +180,11 @@ impl Model for Subset {
             None => (head, None),
         };
         Ok(Some(Arc::new(Self { model, cut, restriction, ..self.clone() })))
+    }
+
+    fn behind_front(&self) -> Option<(Arc<dyn Features>, Arc<dyn Model>)> {
+        let cut = self.cut.as_ref().filter(|_| !self.at_features)?;
+        Some((cut.features.clone(), Arc::new(Self { at_features: true, ..self.clone() })))
     }
 
     fn record(&self) -> Option<String> {

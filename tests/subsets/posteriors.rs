@@ -1,12 +1,16 @@
 //! Posteriors over a part of the weights: the matching block of the curvature, draws, evidence, files.
 
+use std::sync::Arc;
+
 use faer::Mat;
+use riemannian_laplace::internals::evaluate::{ClosedForms, TrainingFit};
 use riemannian_laplace::internals::geodesic::{read_samples, write_samples};
 use riemannian_laplace::{
-    Contents, EvidenceOptions, Family, FitOptions, Laplace, MetricName, SamplerOptions, Samples, Structure, Weights,
+    Activation, Contents, EvidenceOptions, Family, FitOptions, Laplace, Link, MetricName, Model, SamplerOptions,
+    Samples, Structure, Weights,
 };
 
-use super::common::{Outcome, assert_all_close, normal_matrix};
+use super::common::{Outcome, architecture, assert_all_close, normal_matrix, random_data, random_network};
 use super::{data, family, network, restricted, selections, shared};
 
 fn fit(weights: &Weights, structure: Structure, family: &Family) -> Result<Laplace, riemannian_laplace::Error> {
@@ -177,5 +181,30 @@ fn sample_files_of_a_part_carry_the_indices() -> Outcome {
     assert_eq!(read.indices, Some((24..32).collect()));
     // The name of the metric's solver is not in the file.
     assert_eq!(read, Samples { solver_name: None, ..samples });
+    Ok(())
+}
+
+/// Features that are kept for the fit and its checks, and features that are computed again for every batch.
+#[test]
+fn features_that_are_kept_change_nothing() -> Outcome {
+    let network = random_network(architecture(&[6, 5, 4, 3], &[true, true, true], Activation::Tanh), 8);
+    let family: Family = "categorical".parse()?;
+    let data = random_data(&network, &family, 400, 3);
+    let whole: Arc<dyn Model> = Arc::new(network);
+    for words in ["last-layer", "layers:2", "layers:4.weight"] {
+        let part = words.parse::<Weights>()?.restrict(&whole)?;
+        for structure in [Structure::WeightSpace, Structure::Kronecker, Structure::Diagonal] {
+            let options = FitOptions { structure, prior_precision: 0.7.into(), ..Default::default() };
+            let kept = Laplace::fit_shared(part.clone(), data.clone(), family.clone(), &options)?;
+            let mut again = Laplace::fit_batches(part.clone(), &data, family.clone(), &options)?;
+            assert_eq!(kept.log_marginal_likelihood(), again.log_marginal_likelihood(), "{words}, {structure}");
+            assert_eq!(TrainingFit::of(&kept)?, TrainingFit::over(&again, &data)?, "{words}, {structure}");
+            again.keep_data(data.clone())?;
+            let scores = |laplace: &Laplace| ClosedForms::of(laplace, Link::default());
+            let (one, other) = (scores(&kept)?, scores(&again)?);
+            assert_eq!(one.linearized.pointwise, other.linearized.pointwise, "{words}, {structure}");
+            assert_eq!(one.map.pointwise, other.map.pointwise, "{words}, {structure}");
+        }
+    }
     Ok(())
 }

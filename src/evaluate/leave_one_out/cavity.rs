@@ -14,10 +14,11 @@
 
 use faer::Mat;
 use ndarray::{Array2, ArrayView2, Axis};
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::laplace::{CurvatureKind, Laplace};
-use crate::linalg::symmetric_eigen;
+use crate::linalg::{symmetric_eigen, threads_are_free};
 use crate::predict::{LatentGaussian, Link, Prediction, Predictive, linearized};
 
 use super::{Estimator, LeaveOneOut};
@@ -52,6 +53,8 @@ pub struct ClosedForms {
 impl ClosedForms {
     /// Both, at the training data of a posterior.
     pub fn of(laplace: &Laplace, link: Link) -> Result<Self> {
+        let at_features = laplace.at_features();
+        let laplace = at_features.as_ref().unwrap_or(laplace);
         let data = laplace.data().ok_or(Error::NoTrainingData { what: "leave-one-out" })?;
         let (schema, family) = (laplace.schema(), laplace.family());
         let with_all = linearized(laplace, data.inputs())?;
@@ -89,25 +92,31 @@ struct Cavities {
     leverages: Vec<f64>,
 }
 
+/// The same for one point.
+struct Cavity {
+    mean: Vec<f64>,
+    covariance: Array2<f64>,
+    leverage: f64,
+}
+
 impl Cavities {
     fn of(laplace: &Laplace, with_all: &LatentGaussian, targets: ArrayView2<'_, f64>) -> Result<Self> {
         let p = with_all.mean.ncols();
         let (likelihood, temperature) = (laplace.family().likelihood(), laplace.temperature());
         let empirical = laplace.curvature_kind() == CurvatureKind::EmpiricalFisher;
-        let mut latent = with_all.clone();
-        let mut leverages = Vec::with_capacity(targets.nrows());
-        let (mut score, mut whitening) = (vec![0.0; p], vec![0.0; p * p]);
-        for (n, target) in targets.rows().into_iter().enumerate() {
+        let of_point = |n: usize| -> Result<Cavity> {
+            let target = targets.row(n).to_vec();
+            let (mut score, mut whitening) = (vec![0.0; p], vec![0.0; p * p]);
             let outputs = with_all.mean.row(n).to_vec();
-            likelihood.gradient(&target.to_vec(), &outputs, &mut score);
+            likelihood.gradient(&target, &outputs, &mut score);
             if empirical {
                 // H = ssᵀ: one column is enough.
-                whitening.fill(0.0);
                 (0..p).for_each(|i| whitening[i * p] = score[i]);
             } else {
                 likelihood.whitening(&outputs, &mut whitening);
             }
             let covariance = with_all.covariance.index_axis(Axis(0), n);
+            let mut without = covariance.to_owned();
             let covariance = Mat::from_fn(p, p, |i, j| covariance[(i, j)]);
             let root = Mat::from_fn(p, p, |i, j| whitening[i * p + j] / temperature.sqrt());
             let spread = &covariance * &root;
@@ -116,19 +125,29 @@ impl Cavities {
             if leverage.is_nan() || leverage >= 1.0 {
                 return Err(Error::Leverage { row: n, leverage });
             }
-            leverages.push(leverage);
             let turned = &spread * &eigen.vectors;
-            let mut without = latent.covariance.index_axis_mut(Axis(0), n);
             for i in 0..p {
                 for j in 0..p {
                     let terms = (0..p).map(|k| turned[(i, k)] * turned[(j, k)] / (1.0 - eigen.values[k].max(0.0)));
                     without[(i, j)] += terms.sum::<f64>();
                 }
             }
-            for i in 0..p {
-                let shift: f64 = (0..p).map(|j| without[(i, j)] * score[j]).sum();
-                latent.mean[(n, i)] -= shift / temperature;
-            }
+            let shift = |i: usize| (0..p).map(|j| without[(i, j)] * score[j]).sum::<f64>();
+            let mean = outputs.iter().enumerate().map(|(i, output)| output - shift(i) / temperature).collect();
+            Ok(Cavity { mean, covariance: without, leverage })
+        };
+        let points = 0..targets.nrows();
+        let cavities: Vec<Result<Cavity>> = match threads_are_free() {
+            true => points.into_par_iter().map(of_point).collect(),
+            false => points.map(of_point).collect(),
+        };
+        let mut latent = with_all.clone();
+        let mut leverages = Vec::with_capacity(targets.nrows());
+        for (n, cavity) in cavities.into_iter().enumerate() {
+            let cavity = cavity?;
+            leverages.push(cavity.leverage);
+            latent.covariance.index_axis_mut(Axis(0), n).assign(&cavity.covariance);
+            latent.mean.row_mut(n).iter_mut().zip(cavity.mean).for_each(|(entry, value)| *entry = value);
         }
         Ok(Self { latent, leverages })
     }
