@@ -259,6 +259,17 @@ impl Rows for RestrictedEvaluator {
         scratch.return_room(all);
     }
 
+    fn normal_times(&self, direction: &[f64], image: &mut [f64], product: &mut [f64], scratch: &mut Scratch) {
+        let count = self.theta.len();
+        let mut all = scratch.take_room(2 * count);
+        let (whole, result) = all.split_at_mut(count);
+        whole.fill(0.0);
+        self.restriction().scatter(direction, whole);
+        self.inner.normal_times(whole, image, result, scratch);
+        self.restriction().gather(result, product);
+        scratch.return_room(all);
+    }
+
     fn dense(&self, rows: MatMut<'_, f64>) {
         self.inner.columns(&self.restriction().indices, rows);
     }

@@ -68,14 +68,14 @@ impl Scratch {
     }
 
     /// A vector with arbitrary contents, lent until [`return_room`](Self::return_room).
-    pub(super) fn take_room(&mut self, count: usize) -> Vec<f64> {
+    pub(crate) fn take_room(&mut self, count: usize) -> Vec<f64> {
         let mut room = std::mem::take(&mut self.room);
         room.resize(count, 0.0);
         room
     }
 
     /// Takes the vector back for the next time.
-    pub(super) fn return_room(&mut self, room: Vec<f64>) {
+    pub(crate) fn return_room(&mut self, room: Vec<f64>) {
         self.room = room;
     }
 
@@ -145,6 +145,12 @@ pub trait Rows: Send + Sync {
     fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch);
     /// product ← J̃ᵀ w.
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch);
+    /// product ← J̃ᵀJ̃ u, with room for M numbers, whose values mean nothing afterwards: one product after the other, unless
+    /// there is a way to read the rows once for both.
+    fn normal_times(&self, direction: &[f64], image: &mut [f64], product: &mut [f64], scratch: &mut Scratch) {
+        self.times(direction, image, scratch);
+        self.transpose_times(image, product, scratch);
+    }
     /// J̃ as a dense M × D matrix.
     fn dense(&self, rows: MatMut<'_, f64>);
     /// The columns of J̃ with these indices, in ascending order: M × their number.

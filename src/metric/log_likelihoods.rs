@@ -119,6 +119,9 @@ impl Rows for LogLikelihoodsEvaluator {
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
         self.inner.rows().transpose_times(weights, product, scratch);
     }
+    fn normal_times(&self, direction: &[f64], image: &mut [f64], product: &mut [f64], scratch: &mut Scratch) {
+        self.inner.rows().normal_times(direction, image, product, scratch);
+    }
     fn dense(&self, rows: MatMut<'_, f64>) {
         self.inner.rows().dense(rows);
     }

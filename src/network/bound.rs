@@ -244,6 +244,11 @@ impl Rows for NetworkEvaluator {
         self.map.sequence().transpose_times(weights, inputs, tapes, scratch, product);
     }
 
+    fn normal_times(&self, direction: &[f64], image: &mut [f64], product: &mut [f64], scratch: &mut Scratch) {
+        let (inputs, tapes) = self.parts();
+        self.map.sequence().normal_times(direction, inputs, tapes, scratch, (image, product));
+    }
+
     fn dense(&self, rows: MatMut<'_, f64>) {
         let (inputs, tapes) = self.parts();
         self.map.sequence().rows(inputs, tapes, rows);

@@ -8,7 +8,9 @@
 //! before it. Every other layer has the verbs of [`LayerVerbs`] and its own [`Tape`](super::Tape) for its outputs. A
 //! new layer is a file with one of the two traits, a variant of [`Layer`] and a line in [`Layer::verbs`].
 
-use faer::{Mat, MatMut, MatRef};
+use std::ops::Range;
+
+use faer::{ColRef, Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,7 @@ use super::layers::{
     SmoothedMaxPool2d,
 };
 use super::tape::Kept;
+use crate::linalg::column_slice;
 use crate::map::{
     BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances, add_dense_squares, add_dense_sums,
 };
@@ -108,6 +111,9 @@ pub struct LayerRows<'a> {
     pub inputs: MatRef<'a, f64>,
     /// N × inputs: h₁, after a sweep along a velocity; none where the inputs do not move.
     pub inputs_along: Option<MatRef<'a, f64>>,
+    /// Of how many points, and from which on, the sensitivities hold these N: all from the first, unless this is a
+    /// [`part`](Self::part).
+    pub window: (usize, usize),
     /// M × outputs: δ.
     pub sensitivities: MatRef<'a, f64>,
     /// M × outputs: δ̇; empty unless they were pulled back along a velocity.
@@ -124,13 +130,29 @@ impl<'a> LayerRows<'a> {
 
     /// K, the number of rows at each point.
     pub fn columns(&self) -> usize {
-        self.sensitivities.nrows() / self.n_points().max(1)
+        self.sensitivities.nrows() / self.window.0.max(1)
+    }
+
+    /// The same at some of the points. Only layers that say [`takes_parts`](LayerVerbs::takes_parts) know what to do with
+    /// it, in `times` and `transpose_times`.
+    pub fn part(self, points: Range<usize>) -> Self {
+        Self {
+            inputs: self.inputs.get(points.clone(), ..),
+            window: (self.window.0, self.window.1 + points.start),
+            ..self
+        }
+    }
+
+    /// A column of the sensitivities, cut into those of the rows with number k at each point.
+    pub fn by_rows(&self, column: ColRef<'a, f64>) -> impl Iterator<Item = &'a [f64]> + use<'a> {
+        let (n, (all, first)) = (self.n_points(), self.window);
+        (0..self.columns()).map(move |k| column_slice(column.subrows(k * all + first, n)))
     }
 
     /// The sensitivities of the rows with number k at each point: N × outputs.
     pub fn block(&self, k: usize) -> MatRef<'a, f64> {
-        let n = self.n_points();
-        self.sensitivities.get(k * n..(k + 1) * n, ..)
+        let (n, (all, first)) = (self.n_points(), self.window);
+        self.sensitivities.get(k * all + first..k * all + first + n, ..)
     }
 }
 
@@ -255,6 +277,10 @@ pub trait LayerVerbs {
         for (mut column, index) in target.col_iter_mut().zip(indices) {
             column.copy_from(dense.col(*index));
         }
+    }
+    /// Whether `times` and `transpose_times` take the rows at some of the points, see [`LayerRows::part`].
+    fn takes_parts(&self) -> bool {
+        false
     }
     /// Adds the product of the rows with a direction: M numbers.
     fn times(&self, _direction: &[f64], _rows: LayerRows<'_>, _scratch: &mut Scratch, _product: &mut [f64]) {}

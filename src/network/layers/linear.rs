@@ -216,6 +216,10 @@ impl LayerVerbs for Linear {
         }
     }
 
+    fn takes_parts(&self) -> bool {
+        true
+    }
+
     /// U h + u_b at every point, then its product with every sensitivity.
     fn times(&self, direction: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
         let n = rows.n_points();
@@ -224,8 +228,7 @@ impl LayerVerbs for Linear {
         multiply_with_offsets(moved.rb_mut(), biases, rows.inputs, weights);
         for (change, sensitivity) in moved.rb().col_iter().zip(rows.sensitivities.col_iter()) {
             let change = column_slice(change);
-            let blocks = column_slice(sensitivity).chunks_exact(n.max(1));
-            for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(blocks) {
+            for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(rows.by_rows(sensitivity)) {
                 add_products(deltas, change, block);
             }
         }
@@ -237,7 +240,7 @@ impl LayerVerbs for Linear {
         let (weight_part, bias_part) = product.split_at_mut(self.n_weights());
         for (o, (column, deltas)) in weighted.rb_mut().col_iter_mut().zip(rows.sensitivities.col_iter()).enumerate() {
             let column = column_slice_mut(column);
-            weighted_sum(column_slice(deltas), weights, column);
+            weighted_sum(rows.by_rows(deltas), weights, column);
             if let Some(bias) = bias_part.get_mut(o) {
                 *bias = sum(column);
             }
@@ -407,7 +410,7 @@ impl LayerVerbs for Linear {
         let Some(moved) = rows.inputs_along else { return };
         let mut weighted = scratch.matrix(rows.n_points(), self.outputs);
         for (column, deltas) in weighted.rb_mut().col_iter_mut().zip(rows.sensitivities.col_iter()) {
-            weighted_sum(column_slice(deltas), weights, column_slice_mut(column));
+            weighted_sum(rows.by_rows(deltas), weights, column_slice_mut(column));
         }
         let weight_part = &mut product[..self.n_weights()];
         let gradient = MatMut::from_column_major_slice_mut(weight_part, self.inputs, self.outputs);

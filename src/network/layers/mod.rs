@@ -38,10 +38,9 @@ pub use smoothed_max_pool::SmoothedMaxPool2d;
 
 use crate::linalg::{add_products, products};
 
-/// Σ_k w_k δ_k at every point, for one unit.
-fn weighted_sum(sensitivity: &[f64], weights: &[f64], column: &mut [f64]) {
-    let n = column.len().max(1);
-    for (k, (deltas, factors)) in sensitivity.chunks_exact(n).zip(weights.chunks_exact(n)).enumerate() {
+/// Σ_k w_k δ_k at every point, for one unit: its sensitivities come in blocks of N.
+fn weighted_sum<'a>(sensitivities: impl Iterator<Item = &'a [f64]>, weights: &[f64], column: &mut [f64]) {
+    for (k, (deltas, factors)) in sensitivities.zip(weights.chunks_exact(column.len().max(1))).enumerate() {
         if k == 0 {
             products(deltas, factors, column);
         } else {

@@ -209,7 +209,8 @@ impl Conv2d {
         for (group, position) in self.places() {
             self.gather(group, position, inputs, patches.rb_mut());
             for (column, output) in weighted.rb_mut().col_iter_mut().zip(self.output_columns(group, position)) {
-                weighted_sum(column_slice(sensitivities.col(output)), weights, column_slice_mut(column));
+                let deltas = column_slice(sensitivities.col(output)).chunks_exact(n.max(1));
+                weighted_sum(deltas, weights, column_slice_mut(column));
             }
             let part = &mut product[group * outputs * length..][..outputs * length];
             let gradient = MatMut::from_column_major_slice_mut(part, length, outputs);

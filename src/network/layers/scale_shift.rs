@@ -136,7 +136,7 @@ impl ScaleShift {
         let weighted = scratch.numbers(pair.normalized.nrows());
         for (j, (deltas, values)) in pair.sensitivities.col_iter().zip(pair.normalized.col_iter()).enumerate() {
             let parameter = self.parameter_of(j);
-            weighted_sum(column_slice(deltas), weights, weighted);
+            weighted_sum(column_slice(deltas).chunks_exact(weighted.len().max(1)), weights, weighted);
             if self.scale {
                 product[parameter] += dot(weighted, column_slice(values));
             }

@@ -5,11 +5,15 @@ use faer::prelude::ReborrowMut;
 use faer::{Accum, MatMut, MatRef};
 
 use super::{Place, Sequence, n_points};
-use crate::linalg::multiply;
+use crate::linalg::{add_scaled, multiply};
 use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, dense_curvature};
-use crate::network::curvature;
+use crate::network::curvature::{self, OuterProducts};
 use crate::network::layer::{Layer, LayerRows, LayerVerbs, Verbs};
 use crate::network::tape::Tape;
+
+/// The numbers that products of a few points read and write (512 kB), and of how many points these are a multiple.
+const NEAR: usize = 1 << 16;
+const FEWEST_TOGETHER: usize = 32;
 
 impl Sequence {
     /// The rows J̃ as a dense M × D matrix.
@@ -58,6 +62,50 @@ impl Sequence {
         for (layer, place, rows) in self.with_params(inputs, tapes) {
             layer.transpose_times(weights, rows, scratch, &mut product[place.params.clone()]);
         }
+    }
+
+    /// Writes J̃ᵀJ̃ u, with room for M numbers: for a few points after the other, so that what the second product reads is
+    /// still near the processor after the first. Which points these are depends on the widths alone.
+    pub fn normal_times(
+        &self,
+        direction: &[f64],
+        inputs: MatRef<'_, f64>,
+        tapes: &[Tape],
+        scratch: &mut Scratch,
+        (image, product): (&mut [f64], &mut [f64]),
+    ) {
+        let n = n_points(tapes).max(1);
+        let columns = image.len() / n;
+        let together = self.points_together(columns).unwrap_or(n).min(n);
+        let mut share = scratch.take_room(if together < n { product.len() } else { 0 });
+        for start in (0..n).step_by(together) {
+            let points = start..(start + together).min(n);
+            let image = &mut image[..columns * points.len()];
+            image.fill(0.0);
+            for (layer, place, rows) in self.with_params(inputs, tapes) {
+                layer.times(&direction[place.params.clone()], rows.part(points.clone()), scratch, image);
+            }
+            let target = if start == 0 { &mut *product } else { &mut share[..] };
+            for (layer, place, rows) in self.with_params(inputs, tapes) {
+                layer.transpose_times(image, rows.part(points.clone()), scratch, &mut target[place.params.clone()]);
+            }
+            if start > 0 {
+                add_scaled(1.0, &share, product);
+            }
+        }
+        scratch.return_room(share);
+    }
+
+    /// The points that [`normal_times`](Self::normal_times) takes at a time, with K rows each; all where a layer does not
+    /// take parts, or where so few would fit that products of matrices would become slow.
+    fn points_together(&self, columns: usize) -> Option<usize> {
+        let mut width = 0;
+        for (layer, _) in self.layers_with_params() {
+            let OuterProducts { inputs, outputs, .. } = layer.outer_products().filter(|_| layer.takes_parts())?;
+            width += inputs + (columns + 1) * outputs;
+        }
+        let points = NEAR / width.max(1) / FEWEST_TOGETHER * FEWEST_TOGETHER;
+        (points > 0).then_some(points)
     }
 
     /// Adds the lower triangle of J̃ V J̃ᵀ, with one variance per prior group.
@@ -206,6 +254,7 @@ impl Sequence {
                     coefficients: inputs,
                     inputs: inputs.get(..n, ..),
                     inputs_along: (inputs.nrows() > n).then(|| inputs.get(n..2 * n, ..)),
+                    window: (n, 0),
                     sensitivities: tape.sensitivities.as_ref(),
                     sensitivities_along: tape.sensitivities_along.as_ref(),
                     kept: &tape.kept,
