@@ -8,6 +8,7 @@ mod conjugate_gradients;
 mod eigen;
 mod elementwise;
 mod low_rank;
+mod rounded;
 mod small;
 mod symmetric;
 
@@ -17,6 +18,7 @@ pub use conjugate_gradients::{ConjugateGradients, Convergence, Iterate, Stopping
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
+pub use rounded::RoundedFactor;
 pub(crate) use small::SMALL;
 pub use symmetric::{
     PackedFactor, inverse_lower, mirror_lower, pack_lower, packed_diagonal, packed_length, trace_of_product,

@@ -10,7 +10,9 @@
 //!   while the acceleration may be a hundred times as large.)
 //! - Where that takes many products, as in ill-conditioned regression, the matrix of the current rows is factored, and
 //!   its factor preconditions this solve and those that follow, until one again takes many, or took more than the mean
-//!   evaluation since, the price of the factor included.
+//!   evaluation since, the price of the factor included. It is kept in f32, which halves what a solve reads
+//!   (`linalg::RoundedFactor`): a preconditioner, and nothing else; the system, its solution and the residual are f64.
+//! - Until it is renewed, what the latest products have told of the system corrects the factor (`memory`).
 //!
 //! All of this counts products and multiply-adds, never time: the same path has the same bits everywhere.
 //!
@@ -20,18 +22,20 @@
 //! factor P ≈ G it is about √(rᵀP⁻¹r). In function space it is at most ‖r‖.
 
 mod history;
+mod memory;
 mod system;
 
 use std::sync::Arc;
 
 use self::history::{History, REMEMBERED};
+use self::memory::{Memory, PAIRS};
 use self::system::System;
 use super::ridge::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
 use super::solver_report::{SolverReport, Tally};
 use super::{function_space, weight_ridge, weight_space};
 use crate::error::Result;
 use crate::likelihood::Likelihood;
-use crate::linalg::{Cholesky, Convergence, StoppingRule, norm};
+use crate::linalg::{Cholesky, Convergence, RoundedFactor, StoppingRule, norm};
 use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::random::{Purpose, fill_standard_normal, stream};
@@ -68,22 +72,18 @@ impl Default for IterativeOptions {
 const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
 /// A matrix larger than this is never factored.
 const LARGEST_FACTOR: usize = 8192;
-/// A factor is made once a solve has taken as many products as the factor costs, and no fewer than this. (One sample of
-/// one 8-50-50-1 network with 5,000 rows, with an earlier rule that added 25 products: after a tenth of the price 50 s,
-/// after half of it 33, after all of it 21. This rule was not timed on that network.)
+/// A factor is made once a solve has cost this share of its price, and no fewer products than that.
+const PATIENCE: f64 = 0.4;
 const LEAST_PATIENCE: f64 = 8.0;
 /// What a multiply-add of products with rows costs, in multiply-adds of a blocked product, as the bench `solvers` measures
 /// them (picoseconds, on one busy machine: digits 116 to 53, regression 96 to 45).
 const PRODUCT_PRICE: f64 = 2.0;
-/// The same for a number of the factor that a solve reads: of the first 2¹⁷ (a megabyte, which stays near the processor),
-/// and of the rest, which comes at the speed of memory (10 ms for a factor of 74 MB).
-const READING_PRICES: (f64, f64) = (2.0, 16.0);
-const NEAR: f64 = (1u64 << 17) as f64;
+/// The same for a number of the triangle that a solve reads twice (1.5 ms for 3,051 columns, 0.07 for 700).
+const READING_PRICE: f64 = 4.0;
 
 /// What a solve with the factor of a matrix of this size costs; it reads the triangle twice.
 fn solve_work(size: usize) -> f64 {
-    let numbers = (size * size) as f64;
-    READING_PRICES.0 * numbers.min(NEAR) + READING_PRICES.1 * (numbers - NEAR).max(0.0)
+    READING_PRICE * (size * size) as f64
 }
 
 /// Factors that fail after this many solves are short-lived; after this many of them in a row every evaluation has its own.
@@ -133,7 +133,7 @@ pub struct Iterative {
     /// What a factor costs; none where the matrix is too large.
     prices: Option<Prices>,
     /// The factor at the base point, if solves without one take many products there.
-    base: Option<Arc<Cholesky>>,
+    base: Option<Arc<RoundedFactor>>,
     tally: Tally,
 }
 
@@ -167,9 +167,9 @@ impl Iterative {
             let rule = StoppingRule { tolerance: options.residual(1.0), max_products: patience };
             system.set_force(&*rows, &mut scratch, prior, &force, norm(&force));
             if !system.solve(&*rows, &mut scratch, prior, None, rule).converged {
-                let mut factor = Cholesky::new(space.size(&**map));
-                if make_factor(space, &*rows, &mut scratch, prior, &mut factor) {
-                    shared.base = Some(Arc::new(factor));
+                let mut factor = Factor::new(space.size(&**map));
+                if factor.make(space, &*rows, &mut scratch, prior) {
+                    shared.base = Some(Arc::new(factor.rounded));
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Iterative {
     /// Products, with or without a factor, after which a factor for the current rows is made.
     fn patience(&self, with_factor: bool) -> Option<usize> {
         let Prices { factor, product } = self.prices?;
-        Some((factor.max(LEAST_PATIENCE) / if with_factor { 1.0 } else { product }) as usize)
+        Some(((PATIENCE * factor).max(LEAST_PATIENCE) / if with_factor { 1.0 } else { product }) as usize)
     }
 
     /// The space of the unknowns.
@@ -190,8 +190,9 @@ impl Iterative {
     /// The number of f64 values of one solver.
     pub(super) fn solver_size(&self, map: &dyn Map) -> f64 {
         let (size, d) = (self.space.size(map) as f64, map.n_params() as f64);
-        let factor = if self.prices.is_some() { size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
-        (7 + REMEMBERED) as f64 * size + d + (map.n_points() * map.n_outputs()) as f64 + factor
+        let factor = if self.prices.is_some() { 1.25 * size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
+        let pairs = if self.prices.is_some() { 4 * PAIRS } else { 0 };
+        (7 + REMEMBERED + pairs) as f64 * size + d + (map.n_points() * map.n_outputs()) as f64 + factor
     }
 
     /// All solves so far.
@@ -212,7 +213,9 @@ pub(super) struct IterativeRidge {
     system: Option<System>,
     history: History,
     /// The factor of this path, where the one at the base point has become too old.
-    factor: Option<Cholesky>,
+    factor: Option<Factor>,
+    /// What products have told since the factor was made.
+    memory: Memory,
     age: Age,
     /// Factors in a row that failed at once.
     short_lived: usize,
@@ -242,6 +245,7 @@ impl IterativeRidge {
             system: None,
             history: History::default(),
             factor: None,
+            memory: Memory::default(),
             age: Age::default(),
             short_lived: 0,
             tolerance,
@@ -274,39 +278,49 @@ impl IterativeRidge {
 
     /// Continues from the system's present solution, with the factor of this path, that of the base point, or none.
     fn iterate(
-        &self,
+        &mut self,
         system: &mut System,
         rows: &mut PulledBack<'_>,
         prior: &PriorPrecision,
         rule: StoppingRule,
     ) -> Convergence {
-        let own = self.factor.as_ref().filter(|_| self.age.own);
+        let own = self.factor.as_ref().map(|factor| &factor.rounded).filter(|_| self.age.own);
         let (rows, scratch) = rows.parts();
-        system.solve(rows, scratch, prior, own.or(self.shared.base.as_deref()), rule)
+        let factor = own.or(self.shared.base.as_deref()).map(|factor| (factor, &mut self.memory));
+        system.solve(rows, scratch, prior, factor, rule)
     }
 
     /// Factors the matrix of the current rows. If that fails (because of an overflow, say), the old factor is kept.
     fn renew(&mut self, rows: &mut PulledBack<'_>, prior: &PriorPrecision) {
         let (rows, scratch) = rows.parts();
         let size = if self.shared.space == Space::Weights { rows.n_params() } else { rows.n_rows() };
-        let factor = self.factor.get_or_insert_with(|| Cholesky::new(size));
-        let own = make_factor(self.shared.space, rows, scratch, prior, factor);
+        let factor = self.factor.get_or_insert_with(|| Factor::new(size));
+        let own = factor.make(self.shared.space, rows, scratch, prior);
         self.age = Age { own, ..Age::default() };
+        self.memory.clear();
         self.count(&SolverReport { factors: 1, ..Default::default() });
     }
 }
 
-/// The factor of A + J̃ᵀJ̃, or of I + J̃A⁻¹J̃ᵀ. False where the matrix is not positive definite.
-fn make_factor(
-    space: Space,
-    rows: &dyn Rows,
-    scratch: &mut Scratch,
-    prior: &PriorPrecision,
-    factor: &mut Cholesky,
-) -> bool {
-    match space {
-        Space::Weights => weight_ridge::factor_rows(rows, scratch, prior, factor),
-        Space::Functions => function_space::factor_rows(rows, scratch, &prior.variances(), factor),
+/// A factor of the current rows, and the room in which it is made.
+#[derive(Debug)]
+struct Factor {
+    exact: Cholesky,
+    rounded: RoundedFactor,
+}
+
+impl Factor {
+    fn new(size: usize) -> Self {
+        Self { exact: Cholesky::new(size), rounded: RoundedFactor::new() }
+    }
+
+    /// The factor of A + J̃ᵀJ̃, or of I + J̃A⁻¹J̃ᵀ. False where the matrix is not positive definite.
+    fn make(&mut self, space: Space, rows: &dyn Rows, scratch: &mut Scratch, prior: &PriorPrecision) -> bool {
+        let made = match space {
+            Space::Weights => weight_ridge::factor_rows(rows, scratch, prior, &mut self.exact),
+            Space::Functions => function_space::factor_rows(rows, scratch, &prior.variances(), &mut self.exact),
+        };
+        made && self.rounded.round(&self.exact)
     }
 }
 
@@ -378,6 +392,7 @@ impl RidgeSolver for IterativeRidge {
 
     fn forget(&mut self) {
         self.history.clear();
+        self.memory.clear();
         (self.age, self.short_lived, self.time) = (Age::default(), 0, None);
     }
 

@@ -1,7 +1,10 @@
 //! The system of one evaluation, in weight space or in function space.
 
+use std::cell::RefCell;
+
 use super::Space;
-use crate::linalg::{Cholesky, ConjugateGradients, Convergence, Iterate, StoppingRule, dot, norm};
+use super::memory::Memory;
+use crate::linalg::{ConjugateGradients, Convergence, Iterate, RoundedFactor, StoppingRule, dot, norm};
 use crate::map::{Rows, Scratch};
 use crate::prior::PriorPrecision;
 
@@ -67,17 +70,19 @@ impl System {
         rows: &dyn Rows,
         scratch: &mut Scratch,
         prior: &PriorPrecision,
-        factor: Option<&Cholesky>,
+        factor: Option<(&RoundedFactor, &mut Memory)>,
         rule: StoppingRule,
     ) -> Convergence {
         let Self { space, iteration, rhs, speed, solution, scaled, image } = self;
+        let (factor, memory) = factor.unzip();
+        let corrected = memory.as_ref().is_some_and(|memory| !memory.is_empty());
+        let memory = RefCell::new(memory);
         let times = |u: &[f64], product: &mut [f64]| {
             match space {
                 Space::Weights => {
                     scaled.copy_from_slice(u);
                     prior.divide_by_root(scaled);
-                    rows.times(scaled, image, scratch);
-                    rows.transpose_times(image, product, scratch);
+                    rows.normal_times(scaled, image, product, scratch);
                     prior.divide_by_root(product);
                 }
                 Space::Functions => {
@@ -87,6 +92,9 @@ impl System {
                 }
             }
             product.iter_mut().zip(u).for_each(|(value, u)| *value += u);
+            if let Some(memory) = &mut *memory.borrow_mut() {
+                memory.remember(u, product);
+            }
         };
         // A^½(A + J̃ᵀJ̃)⁻¹A^½ u, where A^½ = A·A^(−½).
         let precondition = |u: &[f64], solved: &mut [f64]| {
@@ -98,28 +106,43 @@ impl System {
                     prior.divide_by_root(vector);
                 }
             };
-            root(solved);
-            factor.solve(solved);
-            root(solved);
+            let solve = |solved: &mut [f64]| {
+                root(solved);
+                factor.solve(solved);
+                root(solved);
+            };
+            match &mut *memory.borrow_mut() {
+                Some(memory) => memory.correct(solved, solve),
+                None => solve(solved),
+            }
         };
         let (mut last, mut steps) = ([0.0; DELAY], 0);
-        let error = |iterate: Iterate<'_>| {
+        let scale = |iterate: Iterate<'_>| {
             // ‖a‖_G² = aᵀJ̃ᵀz is yᵀKᵀz, and at most xᵀz.
-            let acceleration = dot(iterate.solution, rhs).max(0.0).sqrt();
+            *speed + SHARE_OF_ACCELERATION * dot(iterate.solution, rhs).max(0.0).sqrt()
+        };
+        let error = |iterate: Iterate<'_>| {
             let error = match space {
                 Space::Functions => norm(iterate.residual),
-                Space::Weights if factor.is_some() => iterate.corrected.max(iterate.descent).sqrt(),
+                Space::Weights if factor.is_some() && !corrected => iterate.corrected.max(iterate.descent).sqrt(),
                 Space::Weights => {
                     last[steps % DELAY] = iterate.descent;
                     steps += 1;
+                    if corrected {
+                        return iterate.corrected.max(last.iter().sum()).sqrt() / scale(iterate);
+                    }
                     // I + KᵀK ≥ I: the residual itself is a bound, though rarely a good one.
                     let summed = if steps > DELAY { last.iter().sum() } else { f64::INFINITY };
                     iterate.corrected.min(summed).sqrt()
                 }
             };
-            error / (*speed + SHARE_OF_ACCELERATION * acceleration)
+            error / scale(iterate)
         };
-        iteration.solve_by(rhs, solution, rule, times, precondition, error)
+        let end = iteration.solve_by(rhs, solution, rule, times, precondition, error);
+        if let Some(memory) = &mut *memory.borrow_mut() {
+            memory.end_solve();
+        }
+        end
     }
 
     /// a = A^(−½)y, or A⁻¹J̃ᵀx.
