@@ -65,7 +65,7 @@ impl Classes {
     }
 }
 
-/// Two interleaved half circles, one a class, with normal noise of the given size; another index is another draw.
+/// Two interleaved half circles, one for each class, with normal noise of the given size. Each index gives a new draw.
 pub fn moons(points: usize, noise: f64, index: u64) -> Result<Dataset> {
     let generator = &mut stream(1, Purpose::Data, index);
     let (mut inputs, mut targets) = (Array2::zeros((points, 2)), Array2::zeros((points, 1)));

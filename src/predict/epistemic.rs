@@ -1,5 +1,5 @@
-//! What a prediction does not know for want of data, one number per point: the mutual information between class and
-//! weights (or the variance of E(y | θ)), and the spread of the logits.
+//! The uncertainty of a prediction that more data would remove, one number per point: the mutual information between class
+//! and weights (or the variance of E(y | θ)), and the spread of the logits.
 
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 
