@@ -12,7 +12,7 @@
 //! graph stays for the rest of the path and grows with time; with it the error decays like that of a critically damped
 //! spring, within a few dozen steps (γ is a fraction of one over the step). It is the stabilisation of constrained
 //! mechanics (J. Baumgarte, *Computer Methods in Applied Mechanics and Engineering* 1, 1972). What is left of it at the end
-//! is taken away by a projection to the graph; the drift before that counts as one on the way.
+//! is taken away by a projection to the graph, and the drift is that before it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -89,12 +89,12 @@ impl Engine {
 pub(super) struct Ending {
     pub(super) status: ControlFlow<Abandoned, Status>,
     pub(super) evaluations: usize,
-    /// The largest drift at accepted states on the way, and at the end before it was moved to the graph, where it was.
+    /// The largest drift at accepted states on the way.
     pub(super) path_drift: f64,
     /// The outputs carried along, where the metric has isometric ones.
     pub(super) carried: Option<Carried>,
-    /// y(θ) at the end before that.
-    pub(super) unprojected: Option<Vec<f64>>,
+    /// The drift and y(θ) at the end before it was moved to the graph, where it was.
+    pub(super) unprojected: Option<(f64, Vec<f64>)>,
 }
 
 /// A geodesic's way to its limits.
@@ -215,7 +215,7 @@ impl ExponentialMap<'_> {
             Trial::Rejected => ControlFlow::Continue(()),
         };
         let options = options.ivp(rtol, atol);
-        let mut arrived = None;
+        let mut unprojected = None;
         let info = match engine {
             Engine::Pulled { workspace, state: long } => {
                 let [outputs, output_velocities] = followed.unwrap_or_default();
@@ -239,7 +239,7 @@ impl ExponentialMap<'_> {
                 let (velocity, output_velocities) = velocities.split_at_mut(*n_params);
                 if let ControlFlow::Continue(Status::Reached) = info.status {
                     let evaluator = &mut **evaluator.borrow_mut();
-                    arrived = Some((
+                    unprojected = Some((
                         relative_change(start, evaluator.squared_speed_on_path(theta, velocity)),
                         evaluator.isometric_outputs(theta).unwrap_or_default(),
                     ));
@@ -276,16 +276,12 @@ impl ExponentialMap<'_> {
         }
         // The call that found the budget spent evaluated nothing.
         let evaluations = if spent.get() { evaluations } else { info.evaluations };
-        let unprojected = arrived.map(|(drift, outputs)| {
-            path_drift = larger(path_drift, drift);
-            outputs
-        });
         Ok(Ending { status: info.status, evaluations, path_drift, carried, unprojected })
     }
 }
 
 /// The larger of two drifts. What is not a number stays.
-fn larger(drift: f64, other: f64) -> f64 {
+pub(super) fn larger(drift: f64, other: f64) -> f64 {
     if other > drift || other.is_nan() { other } else { drift }
 }
 

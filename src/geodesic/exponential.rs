@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::attempt::{Abandoned, Budget, Ending, Engine, relative_change};
+use super::attempt::{Abandoned, Budget, Ending, Engine, larger, relative_change};
 use crate::error::{Error, Result, check_size};
 use crate::metric::{Metric, MetricEvaluator};
 use crate::ode::{self, DensePath, Integrator, IvpOptions, Status};
@@ -175,7 +175,7 @@ pub struct Geodesic {
     pub velocity: Vec<f64>,
     /// Evaluations of the acceleration, over all attempts: the paper's T.
     pub evaluations: usize,
-    /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0); NaN when it could not be computed.
+    /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0), before a projection to the graph, where there is one; NaN when it could not be computed.
     pub drift: f64,
     /// The largest drift at accepted states on the way; NaN when one could not be computed.
     pub path_drift: f64,
@@ -252,7 +252,9 @@ impl<'a> ExponentialMap<'a> {
                 ending => ending,
             };
             let residual = self.evaluator.path_residual();
-            let drift = self.drift(start);
+            // A projection must not certify what was not followed.
+            let before = unprojected.as_ref().map_or(0.0, |(drift, _)| *drift);
+            let drift = larger(self.drift(start), before);
             let tighten = match ending {
                 // With a tolerance a few times tighter, the path may stay on its geodesic.
                 ControlFlow::Break(_) => 0.1,
@@ -264,8 +266,10 @@ impl<'a> ExponentialMap<'a> {
                     let unsolved = straight && !certified;
                     if certified || unsolved || attempt >= attempts || status == Status::StepLimit {
                         let (theta, velocity) = self.state.split_at(self.n_params);
-                        let outputs =
-                            unprojected.or_else(|| self.evaluator.isometric_outputs(theta)).unwrap_or_default();
+                        let outputs = unprojected
+                            .map(|(_, outputs)| outputs)
+                            .or_else(|| self.evaluator.isometric_outputs(theta))
+                            .unwrap_or_default();
                         let off_graph = carried.map(|carried| carried.distance(&outputs));
                         let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
                         return Ok(Geodesic {
