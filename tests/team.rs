@@ -308,7 +308,7 @@ fn without_a_matrix_ranks_make_each_product_together_and_the_posterior_is_that_o
     for (targets, model, family) in cases {
         let fit = |team: Team| {
             let data = CsvStream::open(&path, &TableOptions::default(), columns(targets), team.clone())?;
-            let options = FitOptions { structure: Structure::MatrixFree, ..Default::default() };
+            let options = FitOptions { structure: Structure::MATRIX_FREE, ..Default::default() };
             let mut laplace = Laplace::fit_batches(model.clone(), &data, family.clone(), &options)?;
             laplace.optimize(&steps)?;
             let fit = TrainingFit::over(&laplace, &data)?;
@@ -326,7 +326,7 @@ fn without_a_matrix_ranks_make_each_product_together_and_the_posterior_is_that_o
         let alone = fit(Team::alone())?;
         let in_memory = {
             let data = CsvStream::open(&path, &TableOptions::default(), columns(targets), Team::alone())?.read_all()?;
-            let options = FitOptions { structure: Structure::MatrixFree, ..Default::default() };
+            let options = FitOptions { structure: Structure::MATRIX_FREE, ..Default::default() };
             let mut laplace = Laplace::fit_shared(model.clone(), data, family.clone(), &options)?;
             laplace.optimize(&steps)?;
             let _ = TrainingFit::of(&laplace)?;

@@ -33,7 +33,7 @@ fn fit(network: &Network, data: &Dataset, family: &Family, options: &FitOptions)
 
 /// The exact posterior and the one without a matrix.
 fn both(network: &Network, data: &Dataset, family: &Family, options: &FitOptions) -> (Laplace, Laplace) {
-    let free = FitOptions { structure: Structure::MatrixFree, ..options.clone() };
+    let free = FitOptions { structure: Structure::MATRIX_FREE, ..options.clone() };
     (fit(network, data, family, options), fit(network, data, family, &free))
 }
 
@@ -173,7 +173,7 @@ fn a_file_keeps_draws_and_estimates_and_needs_the_data() -> Outcome {
     let path = folder.path().join("p.safetensors");
     let (network, family) = (network(2), Family::gaussian(0.4)?);
     let data = random_data(&network, &family, 150, 5);
-    let options = FitOptions { structure: Structure::MatrixFree, ..Default::default() };
+    let options = FitOptions { structure: Structure::MATRIX_FREE, ..Default::default() };
     let fitted = fit(&network, &data, &family, &options);
     fitted.save(&path, Contents::TrainingData)?;
     let loaded = Laplace::load(&path)?;
@@ -195,6 +195,37 @@ fn a_file_keeps_draws_and_estimates_and_needs_the_data() -> Outcome {
 }
 
 #[test]
+fn the_number_of_draws_can_be_asked_for_and_is_kept() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("p.safetensors");
+    let (network, family) = (network(2), Family::gaussian(0.4)?);
+    let data = random_data(&network, &family, 150, 5);
+    let inputs = normal_matrix(300, 3, 77);
+    let exact = fit(&network, &data, &family, &FitOptions::default()).linearized(&inputs)?;
+    for (name, draws, bound) in [("matrix-free:4", 4, 1.1), ("matrix-free", 64, 0.4), ("matrix-free:400", 400, 0.15)] {
+        let structure: Structure = name.parse()?;
+        assert_eq!((structure, structure.in_words()), (Structure::MatrixFree(draws), name.to_string()));
+        assert_eq!(structure.to_string(), name);
+        let free = fit(&network, &data, &family, &FitOptions { structure, ..Default::default() });
+        let estimates = free.precision().estimates().ok_or("an estimate")?;
+        assert_eq!((estimates.draws, estimates.variance_error), (draws, (2.0 / draws as f64).sqrt()));
+        // The errors at all points have one cause, the draws: their mean square is of the order of 2/S.
+        let found = free.linearized(&inputs)?;
+        let ratio = |n: usize| found.covariance[[n, 0, 0]] / exact.covariance[[n, 0, 0]];
+        let scatter = ((0..300).map(|n| (ratio(n) - 1.0).powi(2)).sum::<f64>() / 300.0).sqrt();
+        assert!(scatter > 0.2 * estimates.variance_error && scatter < bound, "{name}: {scatter}");
+        free.save(&path, Contents::TrainingData)?;
+        let loaded = Laplace::load(&path)?;
+        assert_eq!(loaded.structure(), structure);
+        assert_eq!(loaded.linearized(&inputs)?, found);
+    }
+    for wrong in ["matrix-free:0", "matrix-free:", "matrix-free:many", "kronecker:3", "low-rank"] {
+        assert!(wrong.parse::<Structure>().is_err(), "{wrong}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_part_of_the_weights_agrees_with_its_exact_posterior() -> Outcome {
     let (whole, family) = (network(4), "categorical".parse::<Family>()?);
     let data = random_data(&whole, &family, 150, 5);
@@ -204,7 +235,7 @@ fn a_part_of_the_weights_agrees_with_its_exact_posterior() -> Outcome {
         let options = FitOptions { structure, ..Default::default() };
         Laplace::fit_shared(part.clone(), data.clone(), family.clone(), &options)
     };
-    let (exact, free) = (fit(Structure::WeightSpace)?, fit(Structure::MatrixFree)?);
+    let (exact, free) = (fit(Structure::WeightSpace)?, fit(Structure::MATRIX_FREE)?);
     let error = free.precision().estimates().ok_or("an estimate")?.log_det_ratio_error;
     assert!((free.log_det_ratio() - exact.log_det_ratio()).abs() < 3.0 * error);
     Ok(())

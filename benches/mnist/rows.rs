@@ -20,6 +20,8 @@ use crate::{Outcome, used};
 const GEODESICS: usize = 16;
 /// The images that the metric of their geodesics is made from (the velocities are those of all images).
 const METRIC_IMAGES: usize = 5_500;
+/// Draws from which the variances without a matrix are estimated.
+const MATRIX_FREE_DRAWS: usize = 32;
 /// Draws of a Monte Carlo link at each image.
 const DRAWS: usize = 512;
 
@@ -102,7 +104,7 @@ impl Row {
             Self::Kronecker | Self::KroneckerValidated | Self::KroneckerTempered => {
                 (Weights::All, Structure::Kronecker)
             }
-            Self::MatrixFree => (Weights::All, Structure::MatrixFree),
+            Self::MatrixFree => (Weights::All, Structure::MatrixFree(MATRIX_FREE_DRAWS)),
         }
     }
 

@@ -67,7 +67,8 @@ class FittedModel:
 
     def _check_form(self) -> None:
         subset, structure = self.subset_of_weights, self.hessian_structure
-        if structure not in ("full", "kron", "diag", "lowrank", "auto", "weight-space", "function-space", "matrix-free"):
+        forms = ("full", "kron", "diag", "lowrank", "auto", "weight-space", "function-space", "matrix-free")
+        if structure not in forms and not structure.startswith("matrix-free:"):
             if structure == "gp":
                 raise UnsupportedError(
                     "hessian_structure='gp' is not offered; 'full' is exact, and uses function space where that is cheaper"

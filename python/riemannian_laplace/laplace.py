@@ -43,7 +43,8 @@ class Laplace(SavedModel):
         layers, and ``"subnetwork:K"`` for the K weights of largest magnitude.
     hessian_structure
         ``"full"`` (exact), ``"kron"``, ``"diag"``, or ``"lowrank"`` with ``rank``. The exact one is solved for in weight space
-        or in function space, whichever is cheaper; ``"weight-space"`` and ``"function-space"`` say which.
+        or in function space, whichever is cheaper; ``"weight-space"`` and ``"function-space"`` say which. Where both are too
+        large, ``"matrix-free"`` is exact but for chance: variances from 64 draws, or from 16 with ``"matrix-free:16"``.
     sigma_noise
         The standard deviation of the noise in regression: one number, or one per output. 1 where none is given, and then
         :meth:`optimize_prior_precision` tunes it too; one that is given is held.

@@ -18,8 +18,9 @@ pub struct FormArgs {
     #[arg(long, value_name = "WEIGHTS", default_value = "all")]
     weights: WeightsArg,
     /// The structure of the posterior precision: exact (full, or auto, which is the same as long as it fits); exact but
-    /// known through products alone, with random estimates of evidence and variances (matrix-free); or an approximation:
-    /// kron (KFAC), low-rank:K (the K largest eigenvalues), diag
+    /// known through products alone, with random estimates of evidence and variances (matrix-free, or matrix-free:S with
+    /// variances from S draws in place of 64); or an approximation: kron (KFAC), low-rank:K (the K largest eigenvalues),
+    /// diag
     #[arg(long, value_name = "STRUCTURE", default_value = "auto", value_parser = structure)]
     structure: StructureName,
     /// Which of the exact solvers to use with --structure auto or full; the answer is the same
@@ -77,7 +78,7 @@ impl FormArgs {
                     .to_string(),
             )),
             (StructureName::Exact, solver, _) => Ok(solver),
-            (StructureName::Approximate(Structure::MatrixFree), Structure::Auto, true) => Err(Failure::Usage(
+            (StructureName::Approximate(Structure::MatrixFree(_)), Structure::Auto, true) => Err(Failure::Usage(
                 "--structure matrix-free computes with the training data and cannot leave them out of the file; leave \
                  out --without-data, or use --structure kron or diag"
                     .to_string(),

@@ -106,7 +106,7 @@ impl TrainingFit {
         let along: f64 = sums.gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
         // Along the step of an approximate precision, the best point of the exact quadratic is elsewhere.
         let decrement = match laplace.structure() {
-            Structure::WeightSpace | Structure::FunctionSpace | Structure::MatrixFree => along,
+            Structure::WeightSpace | Structure::FunctionSpace | Structure::MatrixFree(_) => along,
             _ => along * along / curvature_along(laplace, data, &step)?.max(f64::MIN_POSITIVE),
         };
         let ratio = |(sum, square): (&f64, &f64)| sum.abs() / square.sqrt().max(f64::MIN_POSITIVE);

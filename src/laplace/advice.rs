@@ -127,7 +127,7 @@ fn work(problem: &Problem, structure: Structure) -> Option<f64> {
         Structure::Kronecker => model.blocks().into_iter().map(|shape| block_work(shape, n, rows)).sum(),
         Structure::Diagonal => n * d,
         // As many products as its iterations take, which depends on the eigenvalues.
-        Structure::MatrixFree => return None,
+        Structure::MatrixFree(_) => return None,
         Structure::LowRank(rank) => {
             let products = USUAL_PASSES * low_rank::columns(rank, model.n_params()) as f64;
             2.0 * products * at_point(|map, k| map.product_work(k), d)

@@ -364,8 +364,8 @@ pub(super) fn accumulate(
     structure: Structure,
     data: &dyn Batches,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
-    if let (Structure::MatrixFree, Some(team)) = (structure, data.team().filter(|team| team.size() > 1)) {
-        return without_matrix::accumulate_on(team, problem, data);
+    if let (Structure::MatrixFree(draws), Some(team)) = (structure, data.team().filter(|team| team.size() > 1)) {
+        return without_matrix::accumulate_on(team, problem, draws, data);
     }
     let alone = Team::alone();
     let team = data.team().filter(|_| structure.is_sum()).unwrap_or(&alone);

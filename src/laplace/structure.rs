@@ -209,12 +209,16 @@ pub trait SavedTensors {
     fn has(&self, name: &str) -> bool;
 }
 
-/// The low-rank structure by name; its number of eigenvalues follows after a colon.
-const LOW_RANK: &str = "low-rank";
-
-/// One line per structure: its name, the word for the solver in reports, the word for the structure, its module.
+/// One line per structure: its name, the word for the solver in reports, the word for the structure, its module. Then those
+/// with a number, which follows their word after a colon: the number that is usual, the word, whether the word alone means
+/// that number, and the module.
 macro_rules! structures {
-    ($($(#[$documentation:meta])* $name:ident = $solver:literal, $word:literal, $module:ident;)*) => {
+    (
+        plain { $($(#[$documentation:meta])* $name:ident = $solver:literal, $word:literal, $module:ident;)* }
+        numbered {
+            $($(#[$of_numbered:meta])* $numbered:ident($usual:expr) = $named:literal, $alone:literal, $place:ident;)*
+        }
+    ) => {
         /// The form of the posterior precision.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
         #[non_exhaustive]
@@ -223,20 +227,43 @@ macro_rules! structures {
             #[default]
             Auto,
             $($(#[$documentation])* $name,)*
-            /// The prior and so many of the largest eigenvalues of the curvature with their eigenvectors.
-            LowRank(usize),
+            $($(#[$of_numbered])* $numbered(usize),)*
         }
 
         impl Structure {
-            /// Every structure but [`Structure::Auto`], the low-rank one with 20 eigenvalues.
-            pub const ALL: &'static [Structure] = &[$(Structure::$name,)* Structure::LowRank(20)];
+            /// Every structure but [`Structure::Auto`], each of those with a number once.
+            pub const ALL: &'static [Structure] = &[$(Structure::$name,)* $(Structure::$numbered($usual),)*];
+
+            /// The structure with another number, if it has one.
+            fn numbered(self, number: usize) -> Option<Structure> {
+                match self {
+                    $(Structure::$numbered(_) => Some(Structure::$numbered(number)),)*
+                    _ => None,
+                }
+            }
+
+            /// Its number, unless its word alone means this one.
+            fn spoken_number(self) -> Option<usize> {
+                match self {
+                    $(Structure::$numbered(number) => Some(number).filter(|number| !$alone || *number != $usual),)*
+                    _ => None,
+                }
+            }
+
+            /// Whether the name does without a number.
+            fn is_word_enough(self) -> bool {
+                match self {
+                    $(Structure::$numbered(_) => $alone,)*
+                    _ => true,
+                }
+            }
 
             /// The number of f64 values that fitting and tuning hold at their peak.
             pub fn numbers(self, problem: &Problem) -> f64 {
                 match self {
                     Structure::Auto => problem.exact().numbers(problem),
                     $(Structure::$name => super::$module::numbers(problem),)*
-                    Structure::LowRank(rank) => super::low_rank::numbers(problem, rank),
+                    $(Structure::$numbered(number) => super::$place::numbers(problem, number),)*
                 }
             }
 
@@ -245,7 +272,7 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => problem.exact().loaded_numbers(problem),
                     $(Structure::$name => super::$module::loaded_numbers(problem),)*
-                    Structure::LowRank(rank) => super::low_rank::loaded_numbers(problem, rank),
+                    $(Structure::$numbered(number) => super::$place::loaded_numbers(problem, number),)*
                 }
             }
 
@@ -254,7 +281,7 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => problem.exact().begin(problem),
                     $(Structure::$name => super::$module::begin(problem),)*
-                    Structure::LowRank(rank) => super::low_rank::begin(problem, rank),
+                    $(Structure::$numbered(number) => super::$place::begin(problem, number),)*
                 }
             }
 
@@ -262,7 +289,7 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => problem.exact().load_sums(problem, file),
                     $(Structure::$name => super::$module::load_sums(problem, file),)*
-                    Structure::LowRank(rank) => super::low_rank::load_sums(problem, rank, file),
+                    $(Structure::$numbered(number) => super::$place::load_sums(problem, number, file),)*
                 }
             }
 
@@ -275,7 +302,7 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => problem.exact().load(problem, prior, file),
                     $(Structure::$name => super::$module::load(problem, prior, file),)*
-                    Structure::LowRank(rank) => super::low_rank::load(problem, rank, prior, file),
+                    $(Structure::$numbered(number) => super::$place::load(problem, number, prior, file),)*
                 }
             }
 
@@ -284,16 +311,7 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => "auto",
                     $(Structure::$name => $solver,)*
-                    Structure::LowRank(_) => LOW_RANK,
-                }
-            }
-
-            /// The name of the structure on the command line and in reports with its number of eigenvalues, where it has
-            /// one: `full` for both exact ones, `low-rank:20`.
-            pub fn in_words(self) -> String {
-                match self {
-                    Structure::LowRank(_) => self.to_string(),
-                    other => other.word().to_string(),
+                    $(Structure::$numbered(_) => $named,)*
                 }
             }
 
@@ -302,7 +320,7 @@ macro_rules! structures {
                 match self {
                     Structure::Auto => "auto",
                     $(Structure::$name => $word,)*
-                    Structure::LowRank(_) => LOW_RANK,
+                    $(Structure::$numbered(_) => $named,)*
                 }
             }
         }
@@ -310,34 +328,55 @@ macro_rules! structures {
 }
 
 structures! {
-    /// Exact: a D × D matrix.
-    WeightSpace = "weight-space", "full", weight_space;
-    /// Exact: an N·P × N·P matrix; needs a proper prior.
-    FunctionSpace = "function-space", "full", function_space;
-    /// One Kronecker product per weight matrix (KFAC), and nothing between layers: of the size of the layers' widths
-    /// squared.
-    Kronecker = "kronecker", "kron", kronecker;
-    /// The diagonal alone: D variances, correlations ignored.
-    Diagonal = "diagonal", "diag", diagonal;
-    /// Exact, and known through its products alone: no matrix, for models and data that are both large. The log
-    /// determinant and the variances of predictions are estimates with a standard error.
-    MatrixFree = "matrix-free", "matrix-free", without_matrix;
+    plain {
+        /// Exact: a D × D matrix.
+        WeightSpace = "weight-space", "full", weight_space;
+        /// Exact: an N·P × N·P matrix; needs a proper prior.
+        FunctionSpace = "function-space", "full", function_space;
+        /// One Kronecker product per weight matrix (KFAC), and nothing between layers: of the size of the layers' widths
+        /// squared.
+        Kronecker = "kronecker", "kron", kronecker;
+        /// The diagonal alone: D variances, correlations ignored.
+        Diagonal = "diagonal", "diag", diagonal;
+    }
+    numbered {
+        /// Exact, and known through its products alone: no matrix, for models and data that are both large. The log
+        /// determinant and the variances of predictions are estimates with a standard error. The variances are from so
+        /// many draws S, and have a relative standard error of √(2/S). [`Structure::MATRIX_FREE`] has 64.
+        MatrixFree(64) = "matrix-free", true, without_matrix;
+        /// The prior and so many of the largest eigenvalues of the curvature with their eigenvectors.
+        LowRank(20) = "low-rank", false, low_rank;
+    }
 }
 
 impl Structure {
+    /// The structure without a matrix, with 64 draws: `matrix-free`.
+    pub const MATRIX_FREE: Structure = Structure::MatrixFree(64);
+
     /// The structure whose solver has that name, such as `weight-space` or `low-rank:20`.
     pub fn of_solver(name: &str) -> Option<Structure> {
-        if let Some(rank) = name.strip_prefix(LOW_RANK).and_then(|rest| rest.strip_prefix(':')) {
-            return rank.parse().ok().filter(|rank| *rank > 0).map(Structure::LowRank);
-        }
-        let fixed = Self::ALL.iter().copied().filter(|structure| !matches!(structure, Structure::LowRank(_)));
-        fixed.into_iter().find(|structure| structure.solver() == name)
+        let (word, number) = match name.split_once(':') {
+            Some((word, number)) => (word, Some(number.parse().ok().filter(|number| *number > 0)?)),
+            None => (name, None),
+        };
+        let named = Self::ALL.iter().copied().find(|structure| structure.solver() == word)?;
+        number.map_or_else(|| Some(named).filter(|named| named.is_word_enough()), |number| named.numbered(number))
+    }
+
+    /// The name of the structure on the command line and in reports with its number, where it has one: `full` for both
+    /// exact ones, `low-rank:20`.
+    pub fn in_words(self) -> String {
+        self.with_number(self.word())
+    }
+
+    fn with_number(self, name: &str) -> String {
+        self.spoken_number().map_or_else(|| name.to_string(), |number| format!("{name}:{number}"))
     }
 
     /// Whether the curvature is a sum over data points of a size that does not grow with them, so that ranks and shards
     /// can each make a part of it.
     pub fn is_sum(self) -> bool {
-        !matches!(self, Structure::Auto | Structure::FunctionSpace | Structure::LowRank(_) | Structure::MatrixFree)
+        !matches!(self, Structure::Auto | Structure::FunctionSpace | Structure::LowRank(_) | Structure::MatrixFree(_))
     }
 }
 
@@ -349,12 +388,17 @@ impl std::str::FromStr for Structure {
         if matches!(name, "auto" | "full") {
             return Ok(Structure::Auto);
         }
-        let fixed = Self::ALL.iter().copied().filter(|structure| !matches!(structure, Structure::LowRank(_)));
-        let named = fixed.clone().find(|structure| structure.word() == name);
+        let named = Self::ALL.iter().copied().find(|structure| structure.word() == name && structure.is_word_enough());
         named.or_else(|| Self::of_solver(name)).ok_or_else(|| {
-            let mut words = vec!["auto"];
-            fixed.for_each(|structure| words.extend(Some(structure.word()).filter(|word| !words.contains(word))));
-            words.push("low-rank:K");
+            let mut words = vec!["auto".to_string()];
+            for structure in Self::ALL {
+                let word = match structure.numbered(1) {
+                    Some(_) if structure.is_word_enough() => format!("{0}, {0}:S", structure.word()),
+                    Some(_) => format!("{}:K", structure.word()),
+                    None => structure.word().to_string(),
+                };
+                words.extend(Some(word).filter(|word| !words.contains(word)));
+            }
             Error::UnknownStructure(UnknownStructure { name: name.to_string(), known: words.join(", ") })
         })
     }
@@ -362,10 +406,7 @@ impl std::str::FromStr for Structure {
 
 impl std::fmt::Display for Structure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Structure::LowRank(rank) => write!(formatter, "{LOW_RANK}:{rank}"),
-            other => formatter.write_str(other.solver()),
-        }
+        formatter.write_str(&self.with_number(self.solver()))
     }
 }
 

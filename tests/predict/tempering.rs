@@ -77,7 +77,7 @@ fn a_temperature_that_is_set_later_gives_the_posterior_that_was_fitted_with_it()
         later.set_temperature(0.05)?;
         let fresh = posterior(&train, structure, 0.05)?;
         // Of the same sums, up to rounding; draws without a matrix are solved for to 5e-3.
-        let tolerance = if structure == Structure::MatrixFree { 2e-2 } else { 1e-10 };
+        let tolerance = if structure == Structure::MATRIX_FREE { 2e-2 } else { 1e-10 };
         assert!(is_close(later.log_det_ratio(), fresh.log_det_ratio(), 1e-10, 0.0), "{structure}");
         let (later, fresh) = (later.linearized(&inputs)?, fresh.linearized(&inputs)?);
         for (found, expected) in later.covariance.iter().zip(&fresh.covariance) {

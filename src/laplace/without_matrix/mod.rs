@@ -32,28 +32,33 @@ use crate::error::{Error, Result, Unsupported};
 use crate::prior::{PriorPrecision, PriorStructure};
 use crate::team::Team;
 
-/// Numbers per parameter at the peak: the draws, six vectors for each solve of a block, and the lanes of products; or the
-/// bases of two probes.
-const NUMBERS_PER_PARAMETER: f64 = (precision::DRAWS + 6 * precision::BLOCK + 4 * products::LANES) as f64;
+/// Numbers per parameter at the peak beside the draws: six vectors for each solve of a block, and the lanes of products; or
+/// the bases of two probes.
+const NUMBERS_PER_PARAMETER: usize = 6 * precision::BLOCK + 4 * products::LANES;
 /// Numbers of a batch and of what its products need.
 const BATCH_NUMBERS: f64 = (1u64 << 23) as f64;
 
 /// The number of f64 values held at the peak, apart from rows that are kept where there is room.
-pub(super) fn numbers(problem: &Problem) -> f64 {
-    NUMBERS_PER_PARAMETER * problem.model.n_params() as f64 + BATCH_NUMBERS
+pub(super) fn numbers(problem: &Problem, draws: usize) -> f64 {
+    (draws as f64 + NUMBERS_PER_PARAMETER as f64) * problem.model.n_params() as f64 + BATCH_NUMBERS
 }
 
 /// The draws, and a batch.
-pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
-    (precision::DRAWS + 8) as f64 * problem.model.n_params() as f64 + BATCH_NUMBERS
+pub(super) fn loaded_numbers(problem: &Problem, draws: usize) -> f64 {
+    (draws as f64 + 8.0) * problem.model.n_params() as f64 + BATCH_NUMBERS
 }
 
-pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
-    Ok(Box::new(TrainingParts::new(problem, vec![Block::Here(Vec::new())], Team::alone())))
+pub(super) fn begin(problem: &Problem, draws: usize) -> Result<Box<dyn Curvature>> {
+    Ok(Box::new(TrainingParts::new(problem, draws, vec![Block::Here(Vec::new())], Team::alone())))
 }
 
 /// Reads this rank's blocks of rows; products are then made by all ranks together, each over its own.
-pub(super) fn accumulate_on(team: &Team, problem: &Problem, data: &dyn Batches) -> Result<(Box<dyn Curvature>, Fit)> {
+pub(super) fn accumulate_on(
+    team: &Team,
+    problem: &Problem,
+    draws: usize,
+    data: &dyn Batches,
+) -> Result<(Box<dyn Curvature>, Fit)> {
     let blocks = row_blocks(data.n_rows());
     let (mine, mut all, mut fits) = (team.share(blocks.len()), Vec::new(), Vec::new());
     for (index, block) in blocks.into_iter().enumerate() {
@@ -62,28 +67,29 @@ pub(super) fn accumulate_on(team: &Team, problem: &Problem, data: &dyn Batches) 
             continue;
         }
         team.count_rows(block.len());
-        let (parts, fit) = accumulate_block(problem, begin(problem)?, data, block)?;
+        let (parts, fit) = accumulate_block(problem, begin(problem, draws)?, data, block)?;
         all.extend(same_kind::<TrainingParts>(parts)?.blocks);
         fits.push(Ok(fit));
     }
     let fit = team.fold(&FitSums(problem), fits)?.ok_or_else(|| Error::NoRows { what: "the data set".to_string() })?;
-    Ok((Box::new(TrainingParts::new(problem, all, team.clone())), fit))
+    Ok((Box::new(TrainingParts::new(problem, draws, all, team.clone())), fit))
 }
 
-pub(super) fn load_sums(problem: &Problem, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
-    Ok(Box::new(training_parts(problem)?))
+pub(super) fn load_sums(problem: &Problem, draws: usize, _: &mut dyn SavedTensors) -> Result<Box<dyn Curvature>> {
+    Ok(Box::new(training_parts(problem, draws)?))
 }
 
 pub(super) fn load(
     problem: &Problem,
+    draws: usize,
     prior: &PriorPrecision,
     file: &mut dyn SavedTensors,
 ) -> Result<Arc<dyn Precision>> {
-    precision::load(problem, prior, file)
+    precision::load(problem, draws, prior, file)
 }
 
 /// The batches of the training data, cut as a fit cuts them.
-fn training_parts(problem: &Problem) -> Result<TrainingParts> {
+fn training_parts(problem: &Problem, draws: usize) -> Result<TrainingParts> {
     let data = problem.data.as_deref().ok_or(Error::NoTrainingData { what: "the matrix-free solver" })?;
     let mut blocks = Vec::new();
     for block in row_blocks(data.n_rows()) {
@@ -94,13 +100,15 @@ fn training_parts(problem: &Problem) -> Result<TrainingParts> {
         let batches = data.batches(block, rows_at_once(&*problem.model, 0.0))?;
         blocks.push(Block::Here(batches.map(part).collect::<Result<Vec<Part>>>()?));
     }
-    Ok(TrainingParts::new(problem, blocks, Team::alone()))
+    Ok(TrainingParts::new(problem, draws, blocks, Team::alone()))
 }
 
 /// The data in batches, from which products are computed; and what is known of their curvature's spectrum.
 #[derive(Debug, Clone)]
 struct TrainingParts {
     problem: Problem,
+    /// S, the draws of a posterior.
+    draws: usize,
     blocks: Vec<Block>,
     /// The ranks that have all blocks between them.
     team: Team,
@@ -108,8 +116,8 @@ struct TrainingParts {
 }
 
 impl TrainingParts {
-    fn new(problem: &Problem, blocks: Vec<Block>, team: Team) -> Self {
-        Self { problem: problem.clone(), blocks, team, shared: OnceLock::new() }
+    fn new(problem: &Problem, draws: usize, blocks: Vec<Block>, team: Team) -> Self {
+        Self { problem: problem.clone(), draws, blocks, team, shared: OnceLock::new() }
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -154,7 +162,7 @@ impl Curvature for TrainingParts {
             return Err(Error::Unsupported(Unsupported::ImproperMatrixFree));
         }
         self.products().check()?;
-        Ok(Arc::new(WithoutMatrix::new(self.shared().clone(), prior, scales)))
+        Ok(Arc::new(WithoutMatrix::new(self.shared().clone(), self.draws, prior, scales)))
     }
 
     fn log_det(&self, form: LogDetForm) -> Result<Box<dyn LogDet>> {

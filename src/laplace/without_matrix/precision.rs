@@ -19,8 +19,6 @@ use crate::map::{Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::random::{Purpose, fill_standard_normal, stream};
 
-/// S, the draws from which variances of predictions are estimated.
-pub(super) const DRAWS: usize = 64;
 /// Solves that go in step, and whose products share the rows of a batch.
 const TOGETHER: usize = 8;
 /// Draws whose solves share one space; at most a quarter of the parameters.
@@ -62,6 +60,8 @@ pub(super) struct WithoutMatrix {
     /// αs², where there is one of each.
     scale: Option<f64>,
     spectrum: OnceLock<Spectrum>,
+    /// S, and the draws themselves.
+    n_draws: usize,
     draws: OnceLock<Vec<Vec<f64>>>,
     /// The bits of the largest residual, which order as the numbers do.
     worst_residual: AtomicU64,
@@ -83,7 +83,7 @@ fn rule(tolerance: f64) -> StoppingRule {
 }
 
 impl WithoutMatrix {
-    pub(super) fn new(shared: Arc<Shared>, prior: &PriorPrecision, scales: &[f64]) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, n_draws: usize, prior: &PriorPrecision, scales: &[f64]) -> Self {
         let weights = scales.iter().map(|scale| 1.0 / (scale * scale)).collect();
         let operator = Whitened { products: shared.operator.products.clone(), prior: Some(prior.clone()), weights };
         Self {
@@ -92,6 +92,7 @@ impl WithoutMatrix {
             prior: prior.clone(),
             scale: is_one_scale(prior, scales),
             spectrum: OnceLock::new(),
+            n_draws,
             draws: OnceLock::new(),
             worst_residual: AtomicU64::new(0),
             earlier_products: 0.0,
@@ -137,7 +138,7 @@ impl WithoutMatrix {
     fn draws(&self) -> &[Vec<f64>] {
         self.draws.get_or_init(|| {
             let mut generators: Vec<ChaCha8Rng> =
-                (0..DRAWS).map(|index| stream(0, Purpose::VarianceDraw, index as u64)).collect();
+                (0..self.n_draws).map(|index| stream(0, Purpose::VarianceDraw, index as u64)).collect();
             let size = self.n_params() as f64;
             let determined = (self.spectrum().effective / size).clamp(0.0, 1.0);
             let tolerance = VARIANCE_TOLERANCE.min((MISSING_SHARE * determined).sqrt()).max(DRAW_TOLERANCE);
@@ -175,15 +176,15 @@ impl Precision for WithoutMatrix {
         let error = self.spectrum().error;
         Some(Estimates {
             log_det_ratio_error: error,
-            variance_error: (2.0 / DRAWS as f64).sqrt(),
-            draws: DRAWS,
+            variance_error: (2.0 / self.n_draws as f64).sqrt(),
+            draws: self.n_draws,
             products: self.earlier_products + self.operator.products.count(),
             worst_residual: f64::from_bits(self.worst_residual.load(Ordering::Relaxed)),
         })
     }
 
     fn structure(&self) -> Structure {
-        Structure::MatrixFree
+        Structure::MatrixFree(self.n_draws)
     }
 
     fn times(&self, direction: &[f64], product: &mut [f64]) {
@@ -250,19 +251,19 @@ impl Precision for WithoutMatrix {
         for (n, block) in covariances.chunks_exact_mut((p * p).max(1)).enumerate() {
             for image in &images {
                 for (index, entry) in block.iter_mut().enumerate() {
-                    *entry += image[(index / p) * points + n] * image[(index % p) * points + n] / DRAWS as f64;
+                    *entry += image[(index / p) * points + n] * image[(index % p) * points + n] / self.n_draws as f64;
                 }
             }
         }
     }
 
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize {
-        (BLOCK_NUMBERS / (numbers_per_point + (DRAWS * n_outputs) as f64).max(1.0)) as usize
+        (BLOCK_NUMBERS / (numbers_per_point + (self.n_draws * n_outputs) as f64).max(1.0)) as usize
     }
 
     fn size_in_words(&self) -> String {
         let products = self.earlier_products + self.operator.products.count();
-        format!("no matrix; {products:.0} products with the curvature, variances from {DRAWS} draws")
+        format!("no matrix; {products:.0} products with the curvature, variances from {} draws", self.n_draws)
     }
 
     fn settle(&self) -> Result<()> {
@@ -279,7 +280,12 @@ impl Precision for WithoutMatrix {
             worst_residual: AtomicU64::new(self.worst_residual.load(Ordering::Relaxed)),
             spectrum: self.spectrum.clone(),
             draws: self.draws.clone(),
-            ..Self::new(training_parts(problem)?.shared().clone(), &self.prior, &problem.scales())
+            ..Self::new(
+                training_parts(problem, self.n_draws)?.shared().clone(),
+                self.n_draws,
+                &self.prior,
+                &problem.scales(),
+            )
         })))
     }
 
@@ -289,7 +295,7 @@ impl Precision for WithoutMatrix {
         let estimates = self.estimates().map_or([0.0; 2], |known| [known.products, known.worst_residual]);
         let numbers = vec![log_det, error, effective, estimates[0], estimates[1]];
         vec![
-            SavedTensor { name: "draws".to_string(), shape: vec![DRAWS, self.n_params()], values: draws },
+            SavedTensor { name: "draws".to_string(), shape: vec![self.n_draws, self.n_params()], values: draws },
             SavedTensor { name: "estimates".to_string(), shape: vec![numbers.len()], values: numbers },
         ]
     }
@@ -298,22 +304,23 @@ impl Precision for WithoutMatrix {
 /// The precision of a file: its draws and its estimates, and the data for further products.
 pub(super) fn load(
     problem: &Problem,
+    n_draws: usize,
     prior: &PriorPrecision,
     file: &mut dyn SavedTensors,
 ) -> Result<Arc<dyn Precision>> {
     let size = problem.model.n_params();
-    let draws = file.take("draws", &[DRAWS, size])?;
+    let draws = file.take("draws", &[n_draws, size])?;
     let numbers = file.take("estimates", &[5])?;
     if let Some(entry) = draws.iter().chain(&numbers).position(|value| !value.is_finite()) {
         return Err(Error::Posterior(PosteriorError::StoredFactor { entry }));
     }
-    let parts = training_parts(problem)?;
+    let parts = training_parts(problem, n_draws)?;
     let loaded = WithoutMatrix {
         earlier_products: numbers[3],
         worst_residual: AtomicU64::new(numbers[4].to_bits()),
         spectrum: OnceLock::from(Spectrum { log_det: numbers[0], error: numbers[1], effective: numbers[2] }),
         draws: OnceLock::from(draws.chunks_exact(size.max(1)).map(<[f64]>::to_vec).collect::<Vec<_>>()),
-        ..WithoutMatrix::new(parts.shared().clone(), prior, &problem.scales())
+        ..WithoutMatrix::new(parts.shared().clone(), n_draws, prior, &problem.scales())
     };
     Ok(Arc::new(loaded))
 }

@@ -28,7 +28,9 @@ use crate::team::{Sums, Team};
 const KEPT_NUMBERS: f64 = (1u64 << 26) as f64;
 
 /// Vectors that go through the rows together.
-pub(super) const LANES: usize = 8;
+pub(super) const LANES: usize = 16;
+/// Numbers in the shares of several batches that are made at the same time (an eighth of a gigabyte).
+const WAITING_NUMBERS: usize = 1 << 24;
 
 /// A batch of data points: the model bound to their inputs, and their targets.
 #[derive(Debug, Clone)]
@@ -59,10 +61,17 @@ pub(super) struct Products {
 
 /// What comes next in the order of the rows.
 enum Next<'a> {
-    /// The rows of a batch, and whether it is the last of its block.
-    Batch(&'a dyn Rows, bool),
+    /// A batch, and whether it is the last of its block.
+    Batch { batch: Batch<'a>, is_last: bool },
     /// So many points that another rank has.
     Elsewhere(usize),
+}
+
+/// A batch with its rows, or with what they are made from.
+#[derive(Clone, Copy)]
+enum Batch<'a> {
+    Kept(&'a dyn Rows),
+    Part(&'a Part),
 }
 
 /// The rows of the batches of each block; none of a block that is elsewhere.
@@ -77,17 +86,21 @@ impl std::fmt::Debug for Products {
     }
 }
 
-/// One vector's buffers.
-#[derive(Default)]
-struct Lane {
-    scratch: Scratch,
-    /// J̃u of a batch.
-    image: Vec<f64>,
-    /// J̃ᵀw of a batch, and the sum over a block's batches.
-    share: Vec<f64>,
+/// One vector's sums.
+struct Lane<T> {
+    /// Where its numbers come from.
+    source: T,
+    /// The sum over a block's batches, and over the blocks.
     block: Vec<f64>,
+    sum: Vec<f64>,
     /// The sums of whole blocks that wait for those of earlier ranks.
     waiting: Vec<Vec<f64>>,
+}
+
+impl<T> Lane<T> {
+    fn new(source: T, size: usize) -> Self {
+        Self { source, block: vec![0.0; size], sum: vec![0.0; size], waiting: Vec::new() }
+    }
 }
 
 impl Products {
@@ -167,93 +180,132 @@ impl Products {
         (numbers <= KEPT_NUMBERS).then(|| memory::reserve("the rows of the training data", numbers, "").ok()).flatten()
     }
 
-    /// Shows the rows of all batches in order: all at once where they are kept, else batch by batch.
-    fn for_rows(&self, mut visit: impl FnMut(&[Next<'_>])) {
-        let again = |part: &Part| self.problem.rows_again(&part.map, part.targets.view(), &[1.0]);
+    /// All batches in the order of their rows.
+    fn order(&self) -> Vec<Next<'_>> {
         let kept = self.kept.get_or_init(|| {
+            let again = |part: &Part| self.rows_again(part);
             let rows = |block: &[Part]| block.iter().map(again).collect();
             self.room().map(|memory| Kept { rows: self.parts().map(rows).collect(), _memory: memory })
         });
-        match kept {
-            Some(kept) => {
-                let mut all = Vec::new();
-                for (block, rows) in self.blocks.iter().zip(&kept.rows) {
-                    match block {
-                        Block::Here(_) => {
-                            let last = rows.len().saturating_sub(1);
-                            all.extend(rows.iter().enumerate().map(|(i, rows)| Next::Batch(&**rows, i == last)));
-                        }
-                        Block::Elsewhere { points } => all.push(Next::Elsewhere(*points)),
-                    }
+        let mut order = Vec::new();
+        for (index, block) in self.blocks.iter().enumerate() {
+            match block {
+                Block::Here(parts) => {
+                    let batch = |at: usize| match kept {
+                        Some(kept) => Batch::Kept(&*kept.rows[index][at]),
+                        None => Batch::Part(&parts[at]),
+                    };
+                    let next = |at: usize| Next::Batch { batch: batch(at), is_last: at + 1 == parts.len() };
+                    order.extend((0..parts.len()).map(next));
                 }
-                visit(&all);
+                Block::Elsewhere { points } => order.push(Next::Elsewhere(*points)),
             }
-            None => {
-                for block in &self.blocks {
-                    match block {
-                        Block::Here(parts) => {
-                            for (index, part) in parts.iter().enumerate() {
-                                visit(&[Next::Batch(&*again(part), index + 1 == parts.len())]);
-                            }
-                        }
-                        Block::Elsewhere { points } => visit(&[Next::Elsewhere(*points)]),
-                    }
-                }
-            }
+        }
+        order
+    }
+
+    fn rows_again(&self, part: &Part) -> Box<dyn Rows> {
+        self.problem.rows_again(&part.map, part.targets.view(), &[1.0])
+    }
+
+    /// Shows the rows of a batch.
+    fn with_rows<T>(&self, batch: Batch<'_>, show: impl FnOnce(&dyn Rows) -> T) -> T {
+        match batch {
+            Batch::Kept(rows) => show(rows),
+            Batch::Part(part) => show(&*self.rows_again(part)),
         }
     }
 
-    /// Adds the batches' shares to each sum: over each block, then over the blocks. `pass` is told of points that another
+    /// The number of rows of a batch.
+    fn rows_of(&self, batch: Batch<'_>) -> usize {
+        match batch {
+            Batch::Kept(rows) => rows.n_rows(),
+            Batch::Part(part) => part.map.n_points() * self.rows_per_point(),
+        }
+    }
+
+    /// Adds the batches' shares J̃ᵀWw to each sum: over each block, then over the blocks. `start` gives w of a batch with so
+    /// many rows, or room for it, and `finish` what it lacks, once the rows are there. `pass` is told of points that another
     /// rank has.
-    fn add_shares<T: Send>(
+    fn add_shares<T: Send + Sync>(
         &self,
-        lanes: &mut [(T, Lane, Vec<f64>)],
-        share: impl Fn(&mut T, &dyn Rows, &mut Vec<f64>, &mut Vec<f64>, &mut Scratch) + Sync,
+        weights: &[f64],
+        lanes: &mut [Lane<T>],
+        start: impl Fn(&mut T, usize) -> Vec<f64> + Sync,
+        finish: impl Fn(&T, &dyn Rows, &mut [f64], &mut Scratch) + Sync,
         pass: impl Fn(&mut T, usize) + Sync,
     ) {
-        let (d, is_first) = (self.n_params(), self.team.is_first());
-        self.for_rows(|batches| {
-            let one = |(state, lane, sum): &mut (T, Lane, Vec<f64>)| {
-                lane.share.resize(d, 0.0);
-                lane.block.resize(d, 0.0);
-                for next in batches {
-                    let (rows, is_last) = match next {
-                        Next::Batch(rows, is_last) => (*rows, *is_last),
-                        Next::Elsewhere(points) => {
-                            pass(state, *points);
-                            continue;
-                        }
-                    };
-                    lane.image.resize(rows.n_rows(), 0.0);
-                    share(state, rows, &mut lane.image, &mut lane.share, &mut lane.scratch);
-                    add_scaled(1.0, &lane.share, &mut lane.block);
+        let (d, is_first, order) = (self.n_params(), self.team.is_first(), self.order());
+        let at_once = (WAITING_NUMBERS / (lanes.len() * d).max(1)).clamp(1, rayon::current_num_threads());
+        for several in order.chunks(at_once) {
+            // In order: a generator's numbers follow each other.
+            let begin = |lane: &mut Lane<T>| -> Vec<Vec<f64>> {
+                let begin = |next: &Next<'_>| match next {
+                    Next::Batch { batch, .. } => start(&mut lane.source, self.rows_of(*batch)),
+                    Next::Elsewhere(points) => {
+                        pass(&mut lane.source, *points);
+                        Vec::new()
+                    }
+                };
+                several.iter().map(begin).collect()
+            };
+            let images: Vec<Vec<Vec<f64>>> = lanes.par_iter_mut().map(begin).collect();
+            let share = |rows: &dyn Rows, at: usize, lane: usize, scratch: &mut Scratch| {
+                let mut image = images[lane][at].clone();
+                finish(&lanes[lane].source, rows, &mut image, scratch);
+                self.weigh(weights, rows, &mut image);
+                let mut share = vec![0.0; d];
+                rows.transpose_times(&image, &mut share, scratch);
+                share
+            };
+            let shares = |(at, next): (usize, &Next<'_>)| -> Vec<Vec<f64>> {
+                let Next::Batch { batch, .. } = next else { return Vec::new() };
+                self.with_rows(*batch, |rows| match (several.len(), lanes.len()) {
+                    // A single vector of a single batch leaves the threads to the products of its layers.
+                    (1, 2..) => {
+                        let own = || Scratch::default();
+                        (0..lanes.len())
+                            .into_par_iter()
+                            .map_init(own, |scratch, lane| share(rows, at, lane, scratch))
+                            .collect()
+                    }
+                    _ => {
+                        let mut scratch = Scratch::default();
+                        (0..lanes.len()).map(|lane| share(rows, at, lane, &mut scratch)).collect()
+                    }
+                })
+            };
+            let shares: Vec<Vec<Vec<f64>>> = match several {
+                [one] => vec![shares((0, one))],
+                several => several.par_iter().enumerate().map(shares).collect(),
+            };
+            let add = |(index, lane): (usize, &mut Lane<T>)| {
+                for (next, shares) in several.iter().zip(&shares) {
+                    let Next::Batch { is_last, .. } = next else { continue };
+                    add_scaled(1.0, &shares[index], &mut lane.block);
                     match (is_last, is_first) {
                         (false, _) => {}
                         (true, true) => {
-                            add_scaled(1.0, &lane.block, sum);
+                            add_scaled(1.0, &lane.block, &mut lane.sum);
                             lane.block.fill(0.0);
                         }
                         (true, false) => lane.waiting.push(std::mem::replace(&mut lane.block, vec![0.0; d])),
                     }
                 }
             };
-            // A single vector leaves the threads to the products of its layers.
-            match &mut *lanes {
-                [lane] => one(lane),
-                lanes => lanes.par_iter_mut().for_each(one),
-            }
-        });
+            lanes.par_iter_mut().enumerate().for_each(add);
+        }
         self.team.count_rows(lanes.len() * self.points());
         if self.is_shared() {
-            let blocks = lanes.first().map_or(0, |(_, lane, _)| lane.waiting.len());
-            let of_block = |block: usize| lanes.iter().flat_map(|(_, lane, _)| &lane.waiting[block]).copied().collect();
+            let blocks = lanes.first().map_or(0, |lane| lane.waiting.len());
+            let of_block = |block: usize| lanes.iter().flat_map(|lane| &lane.waiting[block]).copied().collect();
             let mine = match is_first {
-                true => vec![lanes.iter().flat_map(|(_, _, sum)| sum).copied().collect()],
+                true => vec![lanes.iter().flat_map(|lane| &lane.sum).copied().collect()],
                 false => (0..blocks).map(of_block).collect(),
             };
             let sum = self.over_ranks(mine, lanes.len() * d);
-            for ((_, _, lane), sum) in lanes.iter_mut().zip(sum.chunks_exact(d.max(1))) {
-                lane.copy_from_slice(sum);
+            for (lane, sum) in lanes.iter_mut().zip(sum.chunks_exact(d.max(1))) {
+                lane.sum.copy_from_slice(sum);
             }
         }
     }
@@ -276,17 +328,13 @@ impl Products {
     }
 
     fn times_few(&self, weights: &[f64], directions: &[&[f64]]) -> Vec<Vec<f64>> {
-        let d = self.n_params();
-        let mut lanes: Vec<_> = directions.iter().map(|u| (*u, Lane::default(), vec![0.0; d])).collect();
-        let share =
-            |u: &mut &[f64], rows: &dyn Rows, image: &mut Vec<f64>, share: &mut Vec<f64>, scratch: &mut Scratch| {
-                rows.times(u, image, scratch);
-                self.weigh(weights, rows, image);
-                rows.transpose_times(image, share, scratch);
-            };
-        self.add_shares(&mut lanes, share, |_, _| {});
+        let mut lanes: Vec<Lane<&[f64]>> = directions.iter().map(|u| Lane::new(*u, self.n_params())).collect();
+        let start = |_: &mut &[f64], rows: usize| vec![0.0; rows];
+        let finish =
+            |u: &&[f64], rows: &dyn Rows, image: &mut [f64], scratch: &mut Scratch| rows.times(u, image, scratch);
+        self.add_shares(weights, &mut lanes, start, finish, |_, _| {});
         self.count.fetch_add(2 * directions.len() as u64, Ordering::Relaxed);
-        lanes.into_iter().map(|(_, _, sum)| sum).collect()
+        lanes.into_iter().map(|lane| lane.sum).collect()
     }
 
     /// J̃ᵀW^½ε for standard normal ε of each generator.
@@ -295,35 +343,31 @@ impl Products {
     }
 
     fn noise_of_few(&self, weights: &[f64], generators: &mut [ChaCha8Rng]) -> Vec<Vec<f64>> {
-        let d = self.n_params();
         let roots: Vec<f64> = weights.iter().map(|weight| weight.sqrt()).collect();
-        let mut lanes: Vec<_> = generators.iter_mut().map(|source| (source, Lane::default(), vec![0.0; d])).collect();
-        let share = |generator: &mut &mut ChaCha8Rng,
-                     rows: &dyn Rows,
-                     image: &mut Vec<f64>,
-                     share: &mut Vec<f64>,
-                     scratch: &mut Scratch| {
-            fill_standard_normal(generator, image);
-            self.weigh(&roots, rows, image);
-            rows.transpose_times(image, share, scratch);
+        let mut lanes: Vec<Lane<&mut ChaCha8Rng>> =
+            generators.iter_mut().map(|source| Lane::new(source, self.n_params())).collect();
+        let draw = |generator: &mut &mut ChaCha8Rng, rows: usize| {
+            let mut image = vec![0.0; rows];
+            fill_standard_normal(generator, &mut image);
+            image
         };
         // The numbers of points that another rank has are drawn all the same, so that those that follow are the same.
         let pass = |generator: &mut &mut ChaCha8Rng, points: usize| {
             let mut passed = vec![0.0; self.rows_per_point()];
             (0..points).for_each(|_| fill_standard_normal(generator, &mut passed));
         };
-        self.add_shares(&mut lanes, share, pass);
+        self.add_shares(&roots, &mut lanes, draw, |_, _, _, _| {}, pass);
         self.count.fetch_add(lanes.len() as u64, Ordering::Relaxed);
-        lanes.into_iter().map(|(_, _, sum)| sum).collect()
+        lanes.into_iter().map(|lane| lane.sum).collect()
     }
 
     /// VᵀC_pV for each noise level p and its share C_p of the curvature.
     pub(super) fn level_grams(&self, weights: &[f64], vectors: &[&[f64]]) -> Vec<Mat<f64>> {
         let k = vectors.len();
         let (mut sum, mut waiting) = (vec![0.0; weights.len() * k * k], Vec::new());
-        self.for_rows(|batches| {
-            for next in batches {
-                let Next::Batch(rows, _) = next else { continue };
+        for next in self.order() {
+            let Next::Batch { batch, .. } = next else { continue };
+            let grams = self.with_rows(batch, |rows| {
                 let image = |u: &&[f64]| {
                     let mut image = vec![0.0; rows.n_rows()];
                     rows.times(u, &mut image, &mut Scratch::default());
@@ -340,9 +384,10 @@ impl Products {
                     multiply(share.as_mut(), Accum::Replace, part.transpose(), part);
                     grams.extend((0..k * k).map(|at| weight * share[(at % k, at / k)]));
                 }
-                if self.team.is_first() { add_scaled(1.0, &grams, &mut sum) } else { waiting.push(grams) }
-            }
-        });
+                grams
+            });
+            if self.team.is_first() { add_scaled(1.0, &grams, &mut sum) } else { waiting.push(grams) }
+        }
         self.count.fetch_add(k as u64, Ordering::Relaxed);
         if self.is_shared() {
             let length = sum.len();
@@ -378,7 +423,7 @@ mod tests {
         let entry = |(i, j): (usize, usize)| (1.0 + (3 * i + 7 * j) as f64).sin();
         let data = Dataset::new(Array2::from_shape_fn((300, 2), entry), Array2::from_shape_fn((300, 2), entry))?;
         let laplace = Laplace::fit(network, data, Family::gaussian(0.5)?, &FitOptions::default())?;
-        let parts = training_parts(laplace.problem())?;
+        let parts = training_parts(laplace.problem(), 1)?;
         // Two batches in every block.
         let halves = |block: &Block| match block {
             Block::Here(parts) => Block::Here([parts.clone(), parts.clone()].concat()),
@@ -396,6 +441,12 @@ mod tests {
         assert_eq!(products, again.times(&[4.0, 0.5], &vectors));
         assert_eq!(products[1..2], kept.times(&[4.0, 0.5], &vectors[1..2]));
         assert_eq!(kept.count(), 4.0);
+        // Batches at the same time, as many as there are threads, are added in their order.
+        for threads in [1, 2, 5] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(std::io::Error::other);
+            let several = pool.map(|pool| pool.install(|| again.times(&[4.0, 0.5], &vectors)));
+            assert!(several.is_ok_and(|several| several == products), "{threads} threads");
+        }
         Ok(())
     }
 }

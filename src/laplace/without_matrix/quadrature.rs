@@ -6,6 +6,7 @@
 //!
 //! For one α and one s, K = C/(αs²), and one decomposition of C serves all of them.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::Rng;
@@ -33,8 +34,10 @@ const LOOK: usize = 8;
 /// A quadrature has converged when the last steps changed it by less than this, relatively: a hundredth of the scatter of
 /// the probes that is aimed at.
 const SETTLED: f64 = 1e-4;
-/// Numbers in the bases that are held at once.
-const BASIS_NUMBERS: usize = 1 << 25;
+/// Numbers in the bases that are held at once (half a gigabyte).
+const BASIS_NUMBERS: usize = 1 << 26;
+/// Steps that most problems take at most, where the number is not yet known.
+const EXPECTED_STEPS: usize = 64;
 /// Times that probes and steps are chosen anew for the same hyperparameters.
 const ROUNDS: usize = 3;
 
@@ -103,21 +106,46 @@ impl Whitened {
 
     /// Runs Lanczos from every probe, in groups whose bases fit, and keeps what `keep` takes from each.
     pub(super) fn krylov_spaces<T: Send>(&self, plan: Plan, keep: impl Fn(&Krylov) -> T + Sync) -> Vec<T> {
-        let group = (BASIS_NUMBERS / (plan.steps * self.size()).max(1)).clamp(2, PROBES.1);
-        let mut kept = Vec::with_capacity(plan.probes);
-        let indices: Vec<usize> = (0..plan.probes).collect();
-        for group in indices.chunks(group) {
-            let mut spaces: Vec<Krylov> = group.iter().map(|index| Krylov::new(self.start(*index))).collect();
-            for _ in 0..plan.steps {
-                self.advance(&mut spaces);
+        self.spaces_of(0..plan.probes, Steps::So(plan.steps), keep).0
+    }
+
+    /// The same for some of the probes, and the number of steps. Where that is not given, it is what the first of them takes,
+    /// while the others of its group go along.
+    fn spaces_of<T: Send>(
+        &self,
+        probes: Range<usize>,
+        mut steps: Steps,
+        keep: impl Fn(&Krylov) -> T + Sync,
+    ) -> (Vec<T>, usize) {
+        let (mut kept, mut taken) = (Vec::with_capacity(probes.len()), 0);
+        let at_once = |steps: usize| (BASIS_NUMBERS / (steps * self.size()).max(1)).max(2);
+        while kept.len() < probes.len() {
+            let rest = probes.start + kept.len()..probes.end;
+            let expected = if let Steps::So(steps) = steps { steps } else { EXPECTED_STEPS };
+            let mut group: Vec<Krylov> =
+                rest.take(at_once(expected)).map(|index| Krylov::new(self.start(index))).collect();
+            match steps {
+                Steps::So(steps) => (0..steps).for_each(|_| self.advance(&mut group)),
+                Steps::UntilSettled { scale, after } => loop {
+                    for _ in 0..LOOK {
+                        self.advance(&mut group);
+                        taken += 1;
+                        // More than expected: the last probes start anew when there is room for them.
+                        group.truncate(at_once(taken.max(expected)));
+                    }
+                    if group[0].has_settled(scale, after) {
+                        steps = Steps::So(group[0].steps());
+                        break;
+                    }
+                },
             }
             // Ranks that make products together must ask for them in the same order.
             match self.products.is_shared() {
-                true => kept.extend(spaces.iter().map(&keep)),
-                false => kept.extend(spaces.par_iter().map(&keep).collect::<Vec<T>>()),
+                true => kept.extend(group.iter().map(&keep)),
+                false => kept.extend(group.par_iter().map(&keep).collect::<Vec<T>>()),
             }
         }
-        kept
+        (kept, if let Steps::So(steps) = steps { steps } else { 0 })
     }
 
     /// One step of every process that is not exhausted.
@@ -133,25 +161,34 @@ impl Whitened {
 
     /// Steps after which the quadrature of the first probe has converged at this scale.
     pub(super) fn enough_steps(&self, scale: f64) -> usize {
-        let mut space = [Krylov::new(self.start(0))];
-        loop {
-            for _ in 0..LOOK {
-                self.advance(&mut space);
-            }
-            let [first] = &space;
-            let steps = first.steps();
-            let value = |steps: usize| quadrature(&first.nodes(steps), scale).0;
-            let (now, before) = (value(steps), value(steps.saturating_sub(LOOK).max(1)));
-            let settled = steps > LOOK && (now - before).abs() <= SETTLED * now.abs();
-            if settled || first.next().is_none() || steps >= MOST_STEPS || !now.is_finite() {
-                return steps;
-            }
-        }
+        self.spaces_of(0..1, Steps::UntilSettled { scale, after: 0 }, |_| ()).1
     }
 
     /// What zᵀf(K)z/‖z‖² of each probe counts in tr f(K): ‖z‖², and one over the number of random probes.
     pub(super) fn trace_factor(&self, plan: Plan) -> f64 {
         if self.size() <= TRACED { 1.0 } else { self.size() as f64 / plan.probes as f64 }
+    }
+}
+
+/// How many steps each probe takes.
+#[derive(Debug, Clone, Copy)]
+enum Steps {
+    So(usize),
+    /// As many as the first probe takes until its quadrature has converged at this scale, and more than some.
+    UntilSettled {
+        scale: f64,
+        after: usize,
+    },
+}
+
+impl Krylov {
+    /// Whether the last few steps changed the quadrature at this scale by little, or there are no more.
+    fn has_settled(&self, scale: f64, after: usize) -> bool {
+        let steps = self.steps();
+        let value = |steps: usize| quadrature(&self.nodes(steps), scale).0;
+        let (now, before) = (value(steps), value(steps.saturating_sub(LOOK).max(1)));
+        let settled = steps > LOOK.max(after) && (now - before).abs() <= SETTLED * now.abs();
+        settled || self.next().is_none() || steps >= MOST_STEPS || !now.is_finite()
     }
 }
 
@@ -184,14 +221,35 @@ pub(super) struct Quadrature {
 impl Quadrature {
     pub(super) fn new(operator: &Whitened, plan: Plan) -> Self {
         let plan = plan.within(operator.size());
-        let both = |space: &Krylov| {
-            let steps = space.steps();
-            // An exhausted space is exact, however short.
-            let before = if space.next().is_none() { steps } else { steps.saturating_sub(LOOK).max(1) };
-            [space.nodes(steps), space.nodes(before)]
-        };
-        let (traced, size) = (operator.size() <= TRACED, operator.size() as f64);
-        Self { plan, traced, size, nodes: operator.krylov_spaces(plan, both) }
+        Self::of(operator, plan, operator.krylov_spaces(plan, both_nodes))
+    }
+
+    /// With as many steps as it takes at this scale, and more than some.
+    fn settled(operator: &Whitened, probes: usize, scale: f64, after: usize) -> Self {
+        let Plan { probes, .. } = Plan { probes, steps: MOST_STEPS }.within(operator.size());
+        let (nodes, steps) = operator.spaces_of(0..probes, Steps::UntilSettled { scale, after }, both_nodes);
+        Self::of(operator, Plan { probes, steps }, nodes)
+    }
+
+    fn of(operator: &Whitened, plan: Plan, nodes: Vec<[Vec<(f64, f64)>; 2]>) -> Self {
+        Self { plan, traced: operator.size() <= TRACED, size: operator.size() as f64, nodes }
+    }
+
+    /// With more probes of as many steps.
+    fn extended(&self, operator: &Whitened, probes: usize) -> Self {
+        let plan = Plan { probes, ..self.plan };
+        let more = operator.spaces_of(self.nodes.len()..probes, Steps::So(plan.steps), both_nodes).0;
+        Self::of(operator, plan, self.nodes.iter().cloned().chain(more).collect())
+    }
+
+    /// A better one for these hyperparameters, or none where this one serves.
+    fn improved(&self, operator: &Whitened, scale: f64) -> Option<Self> {
+        let (short, probes) = self.shortcomings(scale, most_probes(operator.size()));
+        match (short, probes) {
+            (false, None) => None,
+            (false, Some(probes)) => Some(self.extended(operator, probes)),
+            (true, probes) => Some(Self::settled(operator, probes.unwrap_or(self.plan.probes), scale, self.plan.steps)),
+        }
     }
 
     fn estimate(&self, scale: f64, which: usize) -> Estimate {
@@ -227,9 +285,16 @@ impl Quadrature {
     }
 }
 
+/// The nodes and weights of a probe; and those a few steps earlier. An exhausted space is exact, however short.
+fn both_nodes(space: &Krylov) -> [Vec<(f64, f64)>; 2] {
+    let steps = space.steps();
+    let before = if space.next().is_none() { steps } else { steps.saturating_sub(LOOK).max(1) };
+    [space.nodes(steps), space.nodes(before)]
+}
+
 /// The most probes whose vectors are small beside the bases.
 fn most_probes(size: usize) -> usize {
-    (BASIS_NUMBERS / (4 * size).max(1)).clamp(PROBES.0, PROBES.1)
+    (BASIS_NUMBERS / (8 * size).max(1)).clamp(PROBES.0, PROBES.1)
 }
 
 /// A better plan for these hyperparameters, or none where this one serves.
@@ -244,11 +309,13 @@ pub(super) fn better(operator: &Whitened, present: &Quadrature, scale: f64) -> O
 
 /// The quadrature at fixed hyperparameters, with as many steps and probes as it takes.
 pub(super) fn estimate(operator: &Whitened, start: Option<Plan>) -> Estimate {
-    let start = start.unwrap_or_else(|| Plan { probes: PROBES.0, steps: operator.enough_steps(1.0) });
-    let mut quadrature = Quadrature::new(operator, start);
+    let mut quadrature = match start {
+        Some(plan) => Quadrature::new(operator, plan),
+        None => Quadrature::settled(operator, PROBES.0, 1.0, 0),
+    };
     for _ in 0..ROUNDS {
-        match better(operator, &quadrature, 1.0) {
-            Some(plan) => quadrature = Quadrature::new(operator, plan),
+        match quadrature.improved(operator, 1.0) {
+            Some(better) => quadrature = better,
             None => break,
         }
     }
@@ -287,12 +354,12 @@ impl Shared {
     /// Improves the decomposition once for this αs²; false where it serves.
     fn improve(&self, scale: f64) -> bool {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match &*present {
-            Some(quadrature) => better(&self.operator, quadrature, scale),
-            None => Some(Plan { probes: PROBES.0, steps: self.operator.enough_steps(scale) }),
+        let better = match &*present {
+            Some(quadrature) => quadrature.improved(&self.operator, scale),
+            None => Some(Quadrature::settled(&self.operator, PROBES.0, scale, 0)),
         };
-        let Some(plan) = plan else { return false };
-        *present = Some(Arc::new(Quadrature::new(&self.operator, plan)));
+        let Some(better) = better else { return false };
+        *present = Some(Arc::new(better));
         true
     }
 
