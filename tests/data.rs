@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use ndarray::{Array2, array};
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::data::{DataError, Standardization, Table, TableOptions, row_blocks};
+use riemannian_laplace::internals::data::{
+    CsvStream, DataError, Standardization, StreamColumns, Table, TableOptions, row_blocks,
+};
+use riemannian_laplace::internals::team::Team;
 use riemannian_laplace::{Batches, Dataset, Scaling, Schema, Standardize};
 
 /// A CSV file that exists for the duration of a test.
@@ -62,6 +65,29 @@ fn a_missing_header_is_recognised() {
     says(read("1,2\n3,4\n"), &["data.csv: line 1", "header seems to be missing", "names the columns"]);
     says(read("\n0.5\n1\n"), &["header seems to be missing"]);
     assert!(read("1,y\n3,4\n").is_ok());
+}
+
+#[test]
+fn messages_give_the_line_that_an_editor_shows() -> Result<(), Error> {
+    // A word, an infinite number, a missing cell and an empty one, in lines 2, 3 and 9,002 of files with all kinds of line
+    // ends; and 100 blank lines before that.
+    for (bad, words) in [("1,inf", "`inf`"), ("1,2,3", "3 cells"), ("1,", "`y`"), ("1,word", "word")] {
+        for ending in ["\n", "\r\n"] {
+            for (before, blank) in [(0, 0), (1, 0), (9_000, 0), (1, 100)] {
+                let line = format!("data.csv: line {}", 2 + before + blank);
+                let contents = ["x,y\n", &"1,2\n".repeat(before), &"\n".repeat(blank), bad, "\n1,2\n"].concat();
+                let file = Csv::new(contents.replace('\n', ending));
+                let targets = names(&["y"]);
+                let in_memory = Table::read(&file.path()).and_then(|table| table.dataset(&targets));
+                says(in_memory, &[&line, words]);
+                let columns = StreamColumns::Targets(targets);
+                let streamed = CsvStream::open(&file.path(), &TableOptions::default(), columns, Team::alone());
+                says(streamed.and_then(|stream| stream.read_all()), &[&line, words]);
+            }
+        }
+    }
+    says(read("\r\n\r\n1,2\r\n3,4\r\n"), &["data.csv: line 3:", "header seems to be missing"]);
+    Ok(())
 }
 
 #[test]

@@ -86,7 +86,8 @@ pub(super) fn scan(table: &mut OpenTable, labels: &[usize], team: &Team) -> Resu
     let path = table.path.clone();
     let length = std::fs::metadata(&path).map_err(Error::io(&path))?.len();
     let body = table.position();
-    let first = skip_breaks(&path, body.byte())?;
+    let body = after_breaks(&path, body)?;
+    let first = body.byte();
     let bytes = usize::try_from(length.saturating_sub(first)).unwrap_or(usize::MAX);
     let own = team.share(bytes);
     let limit = first + own.end as u64;
@@ -133,7 +134,7 @@ fn scan_part(table: &mut OpenTable, labels: &[usize], start: csv::Position, limi
     table.seek(start)?;
     while let Some((place, kept)) = table.advance()? {
         if place.byte() >= limit {
-            (part.end, part.lines) = (skip_breaks(&path, place.byte())?, place.line() - 1);
+            (part.end, part.lines) = (place.byte(), place.line() - 1);
             break;
         }
         if kept == Kept::No {
@@ -153,24 +154,30 @@ fn scan_part(table: &mut OpenTable, labels: &[usize], start: csv::Position, limi
 
 /// The byte after the first line break at or after the byte before this one.
 fn next_line(path: &Path, byte: u64) -> Result<u64> {
-    find(path, byte.saturating_sub(1), |value| value == b'\n').map(|found| found + 1).and_then(|b| skip_breaks(path, b))
+    let mut feed = csv::Position::new();
+    feed.set_byte(find(path, byte.saturating_sub(1), |value| value == b'\n')?.0);
+    Ok(after_breaks(path, feed)?.byte())
 }
 
-/// The first byte from here on that is no line break.
-fn skip_breaks(path: &Path, byte: u64) -> Result<u64> {
-    find(path, byte, |value| value != b'\n' && value != b'\r')
+/// The first place from here on that is no line break.
+fn after_breaks(path: &Path, mut place: csv::Position) -> Result<csv::Position> {
+    let (byte, feeds) = find(path, place.byte(), |value| value != b'\n' && value != b'\r')?;
+    let line = place.line() + feeds;
+    place.set_byte(byte).set_line(line);
+    Ok(place)
 }
 
-/// The first byte from here on with some property, or the length of the file.
-fn find(path: &Path, from: u64, property: impl Fn(u8) -> bool) -> Result<u64> {
+/// The first byte from here on with some property, or the length of the file; and the line feeds before it.
+fn find(path: &Path, from: u64, property: impl Fn(u8) -> bool) -> Result<(u64, u64)> {
     let mut file = File::open(path).map_err(Error::io(path))?;
     file.seek(SeekFrom::Start(from)).map_err(Error::io(path))?;
-    let mut place = from;
+    let (mut place, mut feeds) = (from, 0);
     for value in BufReader::new(file).bytes() {
-        if property(value.map_err(Error::io(path))?) {
+        let value = value.map_err(Error::io(path))?;
+        if property(value) {
             break;
         }
-        place += 1;
+        (place, feeds) = (place + 1, feeds + u64::from(value == b'\n'));
     }
-    Ok(place)
+    Ok((place, feeds))
 }

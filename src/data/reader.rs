@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ndarray::Array2;
 
 use super::Table;
+use super::breaks::Breaks;
 use super::line_numbers::LineNumbers;
 use super::plain::{Layout, Pieces, PlainLines};
 use super::table::{Words, missing_column};
@@ -59,7 +60,7 @@ pub(super) struct OpenTable {
     kept: Vec<usize>,
     drop_missing: bool,
     separator: u8,
-    reader: csv::Reader<BufReader<Lines>>,
+    reader: csv::Reader<Breaks<BufReader<Lines>>>,
     /// The bytes read since the last record was complete.
     unfinished: Arc<AtomicU64>,
     record: csv::StringRecord,
@@ -80,15 +81,14 @@ impl OpenTable {
         let start = buffered.fill_buf().map_err(|error| unreadable(path, error))?;
         look(path, start, length)?;
         let separator = separator(start);
-        let mut reader = csv::ReaderBuilder::new().delimiter(separator).trim(csv::Trim::All).from_reader(buffered);
-        let header: Vec<String> = reader
-            .headers()
-            .map_err(|error| malformed(path, error))?
-            .iter()
-            .map(|name| name.trim_start_matches('\u{feff}').trim().to_string())
-            .collect();
-        let line = reader.headers().ok().and_then(csv::StringRecord::position).map_or(1, csv::Position::line);
-        check_header(path, line, &header)?;
+        let mut reader =
+            csv::ReaderBuilder::new().delimiter(separator).trim(csv::Trim::All).from_reader(Breaks::new(buffered));
+        let header = reader.headers().cloned();
+        let header = header.map_err(|error| malformed(path, error, reader.get_mut()))?;
+        let place = header.position().cloned().map(|place| reader.get_mut().after(place));
+        let header: Vec<String> =
+            header.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_string()).collect();
+        check_header(path, place.map_or(1, |place| place.line()), &header)?;
         let kept = kept_columns(path, &header, options)?;
         let (path, drop_missing) = (path.to_path_buf(), options.drop_missing);
         let record = csv::StringRecord::new();
@@ -107,17 +107,19 @@ impl OpenTable {
 
     /// Goes on at the beginning of a record.
     pub(super) fn seek(&mut self, position: csv::Position) -> Result<()> {
-        self.reader.seek(position).map_err(|error| malformed(&self.path, error))
+        self.reader.seek(position).map_err(|error| malformed(&self.path, error, self.reader.get_mut()))
     }
 
     /// Reads the next record and gives the place where it begins, and whether its row is left out; `None` at the end of the
     /// file.
     pub(super) fn advance(&mut self) -> Result<Option<(csv::Position, Kept)>> {
         self.unfinished.store(0, Ordering::Relaxed);
-        if !self.reader.read_record(&mut self.record).map_err(|error| malformed(&self.path, error))? {
+        let read = self.reader.read_record(&mut self.record);
+        if !read.map_err(|error| malformed(&self.path, error, self.reader.get_mut()))? {
             return Ok(None);
         }
         let place = self.record.position().cloned().unwrap_or_else(csv::Position::new);
+        let place = self.reader.get_mut().after(place);
         let empty = self.kept.iter().find(|&&column| self.record.get(column).unwrap_or_default().is_empty());
         match empty {
             None => Ok(Some((place, Kept::Yes))),
@@ -439,8 +441,8 @@ fn unreadable(path: &Path, source: io::Error) -> Error {
 }
 
 /// What the parser said, with the file and the line.
-fn malformed(path: &Path, error: csv::Error) -> Error {
-    let line = error.position().map_or(0, csv::Position::line);
+fn malformed<R>(path: &Path, error: csv::Error, breaks: &mut Breaks<R>) -> Error {
+    let line = error.position().map_or(0, |place| breaks.after(place.clone()).line());
     let problem = match error.into_kind() {
         csv::ErrorKind::Io(source) => return unreadable(path, source),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
