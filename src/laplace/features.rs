@@ -7,7 +7,8 @@ use std::sync::Arc;
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use super::fit::{BATCH_NUMBERS, Laplace, rows_at_once};
+use super::accumulate::{BATCH_NUMBERS, rows_at_once};
+use super::fit::Laplace;
 use super::problem::Problem;
 use crate::data::{Batches, Dataset, blocks_at_once, row_blocks};
 use crate::error::Result;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::fit::{Fit, Laplace};
+use super::accumulate::Fit;
+use super::fit::Laplace;
 use super::record::{
     Described, Description, INDICES, all_parameters, check_fingerprint, from_json, metadata_error, read_data, to_json,
 };

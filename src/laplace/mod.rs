@@ -4,6 +4,7 @@
 //! log determinant and, where it can solve a ridge regression, the solver that the metrics use. [`Laplace`] puts them
 //! together.
 
+mod accumulate;
 mod advice;
 mod diagonal;
 mod features;
@@ -38,9 +39,9 @@ mod weights;
 mod without_matrix;
 
 pub use crate::error::PosteriorError;
+pub(crate) use accumulate::BATCH_NUMBERS;
 pub(crate) use file::Attachment;
 pub use file::Contents;
-pub(crate) use fit::BATCH_NUMBERS;
 pub use fit::Laplace;
 pub use function_space::FunctionSpace;
 pub(crate) use hessian::second_derivatives;

@@ -12,8 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use ndarray::{ArrayView2, Axis, concatenate};
 
+use super::accumulate::{Fit, accumulate_block};
 use super::file::{Part, prefixed};
-use super::fit::{Fit, Laplace, accumulate_block, check_names, prepare};
+use super::fit::{Laplace, check_names, prepare};
 use super::options::FitOptions;
 use super::problem::Problem;
 use super::record::{Described, Description, INDICES, check_fingerprint, metadata_error, read_data};

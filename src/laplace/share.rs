@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fit::Fit;
+use super::accumulate::Fit;
 use super::problem::Problem;
 use super::structure::{Curvature, SavedTensors, Structure};
 use crate::error::{Error, Result, TeamError};

@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use ndarray::{Axis, concatenate};
 
+use super::accumulate::accumulate;
 use super::advice::choose;
-use super::fit::{Laplace, accumulate};
+use super::fit::Laplace;
 use super::problem::Problem;
 use crate::data::{Batches, Dataset};
 use crate::error::{Error, PosteriorError, Result, check_size};

@@ -23,7 +23,7 @@ pub use self::precision::Estimates;
 use self::precision::WithoutMatrix;
 use self::products::{Block, Part, Products};
 use self::quadrature::{Shared, SharedLogDet};
-use super::fit::{Fit, accumulate_block, rows_at_once};
+use super::accumulate::{Fit, accumulate_block, rows_at_once};
 use super::problem::{BatchRows, Problem};
 use super::share::FitSums;
 use super::structure::{Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, same_kind};
