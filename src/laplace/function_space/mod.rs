@@ -7,6 +7,7 @@
 //!   CA⁻¹Cᵀ − (CA⁻¹J̃ᵀ)S⁻¹(J̃A⁻¹Cᵀ) would cancel.
 
 mod log_det;
+mod ridge;
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -16,8 +17,8 @@ use ndarray::{Array2, ArrayView2, Axis};
 use rand_chacha::ChaCha8Rng;
 
 use self::log_det::{DenseRows, Grams};
+pub(super) use self::ridge::FunctionRidge;
 use super::problem::{BatchRows, Problem};
-use super::ridge::RidgeSolver;
 use super::structure::{
     Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged, same_kind,
     write_block,
@@ -28,7 +29,7 @@ use crate::linalg::{
     Cholesky, FailedPivot, PackedFactor, dot, eigenvalues, mirror_lower, pack_lower, packed_diagonal, packed_length,
     parallelism,
 };
-use crate::map::{Map, PulledBack, Rows, Scratch, weighted_cross_gram, weighted_gram};
+use crate::map::{Map, Rows, Scratch, weighted_cross_gram, weighted_gram};
 use crate::memory;
 use crate::prior::{PriorPrecision, PriorStructure};
 use crate::random::fill_standard_normal;
@@ -452,53 +453,5 @@ impl Precision for FunctionSpace {
     fn save(&self) -> Vec<SavedTensor> {
         let values = pack_lower(self.factor.get().lower());
         vec![SavedTensor { name: "cholesky".to_string(), shape: vec![values.len()], values }]
-    }
-}
-
-/// The ridge regression with an M × M system for rows that change: A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z.
-pub(super) struct FunctionRidge {
-    cholesky: Cholesky,
-    variances: Vec<f64>,
-    /// A⁻¹ times those of the rows, where A is a number.
-    weights: Vec<f64>,
-}
-
-impl FunctionRidge {
-    pub(super) fn new(n_rows: usize) -> Self {
-        Self { cholesky: Cholesky::new(n_rows), variances: Vec::new(), weights: Vec::new() }
-    }
-}
-
-impl RidgeSolver for FunctionRidge {
-    fn solve(
-        &mut self,
-        rows: &mut PulledBack<'_>,
-        prior: &PriorPrecision,
-        force: &mut [f64],
-        solution: &mut [f64],
-    ) -> bool {
-        prior.write_variances(&mut self.variances);
-        let (rows, scratch) = rows.parts();
-        if !factor_rows(rows, scratch, &self.variances, &mut self.cholesky) {
-            return false;
-        }
-        self.cholesky.solve(force);
-        match (prior.structure(), prior.matrix(), self.variances.first()) {
-            // M multiplications, and no pass over the D weights.
-            (PriorStructure::Scalar, None, Some(variance)) => {
-                self.weights.clear();
-                self.weights.extend(force.iter().map(|weight| variance * weight));
-                rows.transpose_times(&self.weights, solution, scratch);
-            }
-            _ => {
-                rows.transpose_times(force, solution, scratch);
-                prior.divide(solution);
-            }
-        }
-        true
-    }
-
-    fn leaves_remainder(&self) -> bool {
-        true
     }
 }
