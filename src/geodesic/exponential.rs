@@ -64,7 +64,8 @@ const LOOSEST_TOLERANCE: f64 = 1e-3;
 /// their steps: a bound closer to the target abandons attempts that would have met it, and tolerances tightened by it
 /// cost more than the second attempts they save (both were tried).
 const HOPELESS: f64 = 20.0;
-/// The same for a path that is pulled to the graph: there the drift is quadratic in the error, and errors decay.
+/// The same for a path that is pulled to the graph: there the drift is quadratic in the error, errors decay, and steps
+/// become shorter long before.
 const HOPELESS_WITH_PULL: f64 = 200.0;
 /// On the way the drift may be this many times the target: it rises and falls there, while the end is what is used.
 const ON_THE_WAY: f64 = 5.0;
@@ -139,7 +140,7 @@ impl GeodesicOptions {
     }
 
     /// The largest drift of a certified geodesic, and the integrations that may be made for it.
-    fn certificate(&self) -> (f64, usize) {
+    pub(super) fn certificate(&self) -> (f64, usize) {
         match self.accuracy {
             Accuracy::Tolerances { target, .. } => (target, 1),
             Accuracy::Drift { target, attempts } => (target, attempts),

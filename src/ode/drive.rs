@@ -61,6 +61,9 @@ where
 pub trait Present {
     /// The state.
     fn state(&mut self) -> &[f64];
+    /// Divides the errors that are allowed in a step by this number from here on, where they are measured by
+    /// [`ErrorNorm::Velocity`](super::ErrorNorm); elsewhere nothing changes.
+    fn tighten(&mut self, _divisor: f64) {}
 }
 
 /// Takes trial steps of a system `R` and chooses their sizes: the interface of the adaptive loop to Runge–Kutta pairs and

@@ -318,6 +318,12 @@ impl Present for SecondOrderSteps<'_> {
     fn state(&mut self) -> &[f64] {
         self.system.corrected()
     }
+
+    fn tighten(&mut self, divisor: f64) {
+        if let ErrorNorm::Velocity(bound) = &mut self.system.norm {
+            *bound /= divisor;
+        }
+    }
 }
 
 impl<R: FnMut(f64, &[f64], &[f64], &mut [f64])> Steps<R> for SecondOrderSteps<'_> {

@@ -109,6 +109,21 @@ fn the_norm_of_velocities_bounds_the_error_too() -> Result<(), InvalidOptions> {
         // A hundred steps or so, and errors that grow by less than a hundred.
         assert!(squares.sqrt() < 100.0 * bound, "{bound}: {}", squares.sqrt());
     }
+    // Errors that are allowed less on the way are those of a bound that was less from there on.
+    let error = |at: f64| -> Result<f64, InvalidOptions> {
+        let (mut state, mut tightened) = (start.clone(), false);
+        workspace.measure_by(ErrorNorm::Velocity(1e-3));
+        let mut tighten = |_: crate::ode::Trial, t: f64, present: &mut dyn Present| {
+            if t > at && !std::mem::replace(&mut tightened, true) {
+                present.tighten(1e6);
+            }
+            ControlFlow::<()>::Continue(())
+        };
+        solve_second_order(&mut acceleration, (0.0, 2.0), &mut state, &options, &mut workspace, &mut tighten)?;
+        Ok(state.iter().zip(&precise).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt())
+    };
+    let [never, late, soon] = [3.0, 1.0, 0.0].map(error);
+    assert!(never? > 1e-5 && late? > 1e-6 && soon? < 1e-6);
     Ok(())
 }
 
