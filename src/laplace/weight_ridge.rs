@@ -5,7 +5,9 @@ use faer::{Accum, Mat, MatMut, MatRef};
 
 use super::ridge::RidgeSolver;
 use super::weight_space::factor_with_prior;
-use crate::linalg::{Cholesky, SMALL, column_slice, column_slice_mut, multiply, multiply_by_own_transpose};
+use crate::linalg::{
+    Cholesky, RoundedCholesky, SMALL, column_slice, column_slice_mut, multiply, multiply_by_own_transpose,
+};
 use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::prior::PriorPrecision;
 
@@ -18,6 +20,21 @@ pub(super) fn factor_rows(
 ) -> bool {
     rows.curvature(Accum::Replace, cholesky.matrix_mut(), scratch);
     factor_with_prior(cholesky, prior).is_ok()
+}
+
+/// The same in f32, for a preconditioner. False also where the rows have no curvature in f32, or the prior is a matrix.
+pub(super) fn factor_rounded_rows(
+    rows: &dyn Rows,
+    scratch: &mut Scratch,
+    prior: &PriorPrecision,
+    cholesky: &mut RoundedCholesky,
+) -> bool {
+    if prior.matrix().is_some() || !rows.rounded_curvature(cholesky.matrix_mut(), scratch) {
+        return false;
+    }
+    let mut matrix = cholesky.matrix_mut();
+    prior.for_each_group(|range, alpha| range.for_each(|d| matrix[(d, d)] += alpha as f32));
+    cholesky.factor()
 }
 
 /// The ridge regression with a D × D system for rows that change.
@@ -107,5 +124,60 @@ impl RidgeSolver for WeightRidge {
             }
             None => rows.times(solution, image),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::laplace::ridge::rows_at_base;
+    use crate::likelihood::Gaussian;
+    use crate::linalg::RoundedFactor;
+    use crate::map::Model;
+    use crate::network::{Activation, Architecture, Network};
+
+    fn rows(sigma: f64) -> Result<(Box<dyn Rows>, PriorPrecision), crate::Error> {
+        let network = Network::random(Architecture::new(&[3, 8, 6, 2], Activation::Tanh)?, 5);
+        let inputs = Array2::from_shape_fn((1000, 3), |(n, i)| ((n * (3 * i + 7)) % 101) as f64 / 50.0 - 1.0);
+        let map: Arc<dyn Map> = network.bind(inputs.view())?;
+        assert!(map.rounds_curvature(2));
+        let prior = PriorPrecision::scalar(1.0, &map.groups())?;
+        Ok((rows_at_base(&map, &Gaussian::new(sigma)?, network.parameters())?, prior))
+    }
+
+    #[test]
+    fn a_matrix_in_f32_is_that_in_f64_to_its_digits() -> Result<(), crate::Error> {
+        let (rows, prior) = rows(0.5)?;
+        let (size, mut scratch) = (rows.n_params(), Scratch::default());
+        // From dense rows, not layer by layer.
+        let mut dense = Mat::zeros(rows.n_rows(), size);
+        rows.dense(dense.as_mut());
+        let exact = dense.transpose() * &dense;
+        let mut rounded = RoundedCholesky::new(size);
+        assert!(rows.rounded_curvature(rounded.matrix_mut(), &mut scratch));
+        for (i, j) in (0..size).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+            let error = (f64::from(rounded.matrix_mut()[(i, j)]) - exact[(i, j)]).abs();
+            assert!(error <= 1e-5 * (exact[(i, i)] * exact[(j, j)]).sqrt(), "{i} {j}: {error:e}");
+        }
+        let (mut factor, x) = (RoundedFactor::new(), (0..size).map(|i| (i % 3) as f64 - 1.0).collect::<Vec<f64>>());
+        assert!(factor_rounded_rows(&*rows, &mut scratch, &prior, &mut rounded) && factor.take(&rounded));
+        let mut solved: Vec<f64> =
+            (0..size).map(|i| x[i] + (0..size).map(|j| exact[(i, j)] * x[j]).sum::<f64>()).collect();
+        factor.solve(&mut solved, &mut Vec::new());
+        assert!(solved.iter().zip(&x).all(|(a, b)| (a - b).abs() < 1e-2), "{solved:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_matrix_beyond_the_range_of_f32_is_refused() -> Result<(), crate::Error> {
+        let (rows, prior) = rows(1e-21)?;
+        let (size, mut scratch) = (rows.n_params(), Scratch::default());
+        let (mut rounded, mut factor) = (RoundedCholesky::new(size), RoundedFactor::new());
+        assert!(!(factor_rounded_rows(&*rows, &mut scratch, &prior, &mut rounded) && factor.take(&rounded)));
+        Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod conjugate_gradients;
 mod eigen;
 mod elementwise;
 mod low_rank;
+mod number;
 mod rounded;
 mod small;
 mod symmetric;
@@ -18,7 +19,8 @@ pub use conjugate_gradients::{ConjugateGradients, Convergence, Iterate, Stopping
 pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
-pub use rounded::RoundedFactor;
+pub use number::Number;
+pub use rounded::{RoundedCholesky, RoundedFactor, rounded_inner_products, subtract_rounded};
 pub(crate) use small::SMALL;
 pub use symmetric::{
     PackedFactor, inverse_lower, mirror_lower, pack_lower, packed_diagonal, packed_length, trace_of_product,
@@ -81,13 +83,13 @@ const STRIDED: &str = "columns taken as slices belong to matrices whose columns 
 /// that take views check with [`by_columns`] first. Any other column is a bug in this crate and panics: a product
 /// without that column would be a wrong number that nobody notices.
 #[allow(clippy::expect_used, reason = "every caller passes columns of matrices that it owns or has checked; see above")]
-pub(crate) fn column_slice(column: ColRef<'_, f64>) -> &[f64] {
+pub(crate) fn column_slice<T>(column: ColRef<'_, T>) -> &[T] {
     column.try_as_col_major().map(ColRef::as_slice).expect(STRIDED)
 }
 
 /// As [`column_slice`], mutable.
 #[allow(clippy::expect_used, reason = "every caller passes columns of matrices that it owns or has checked; see above")]
-pub(crate) fn column_slice_mut(column: ColMut<'_, f64>) -> &mut [f64] {
+pub(crate) fn column_slice_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
     column.try_as_col_major_mut().map(ColMut::as_slice_mut).expect(STRIDED)
 }
 

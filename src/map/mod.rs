@@ -95,6 +95,10 @@ pub trait Map: Send + Sync + std::fmt::Debug {
         let params = self.n_params() as f64;
         0.5 * (self.n_points() * columns) as f64 * params * params
     }
+    /// Whether there is a [`Rows::rounded_curvature`] with K columns.
+    fn rounds_curvature(&self, _columns: usize) -> bool {
+        false
+    }
     /// The number of f64 values that [`Rows::curvature`] takes from a [`Scratch`]: the dense rows unless there is a
     /// better way.
     fn curvature_size(&self, columns: usize) -> f64 {

@@ -6,7 +6,7 @@ use faer::{Accum, Mat, MatMut};
 use super::blocks::{
     BlockCovariance, BlockShape, BlockSums, add_dense_point_covariances, add_dense_squares, add_dense_sums, dense_rows,
 };
-use crate::linalg::{column_slice_mut, dot, multiply, multiply_by_own_transpose};
+use crate::linalg::{Number, column_slice_mut, dot, multiply, multiply_by_own_transpose};
 
 /// Buffers for products with [`Rows`], one per thread; they grow as needed and are reused.
 #[derive(Debug, Clone)]
@@ -19,20 +19,36 @@ pub struct Scratch {
     /// A vector over all parameters, for rows that are made from others.
     room: Vec<f64>,
     /// Tiles of a curvature: two factors and their product; empty until one is first requested.
-    tiles: Vec<TileBuffers>,
+    tiles: Vec<TileBuffers<f64>>,
+    rounded_tiles: Vec<TileBuffers<f32>>,
     /// The rows themselves, of all parameters or of two layers; empty until they are first requested.
     rows: [Mat<f64>; 2],
 }
 
 /// Two factors of one shape, and the square product of one with the other.
 #[derive(Debug, Clone)]
-pub struct TileBuffers {
+pub struct TileBuffers<T> {
     /// The left factor, before it is transposed.
-    pub left: Mat<f64>,
+    pub left: Mat<T>,
     /// The right factor.
-    pub right: Mat<f64>,
+    pub right: Mat<T>,
     /// Their product.
-    pub product: Mat<f64>,
+    pub product: Mat<T>,
+}
+
+impl<T: Number> TileBuffers<T> {
+    /// The first `count` of these buffers, of this shape and with arbitrary contents.
+    fn shaped(all: &mut Vec<Self>, count: usize, rows: usize, columns: usize) -> &mut [Self] {
+        if all.len() < count {
+            all.resize_with(count, || Self { left: Mat::new(), right: Mat::new(), product: Mat::new() });
+        }
+        for Self { left, right, product } in &mut all[..count] {
+            resize(left, rows, columns);
+            resize(right, rows, columns);
+            resize(product, columns, columns);
+        }
+        &mut all[..count]
+    }
 }
 
 impl Default for Scratch {
@@ -50,6 +66,7 @@ impl Scratch {
             sensitivity_products: Mat::new(),
             room: Vec::new(),
             tiles: Vec::new(),
+            rounded_tiles: Vec::new(),
             rows: [Mat::new(), Mat::new()],
         }
     }
@@ -88,17 +105,13 @@ impl Scratch {
     }
 
     /// Buffers for `count` tiles at once, with arbitrary contents.
-    pub fn tiles(&mut self, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers] {
-        if self.tiles.len() < count {
-            let empty = || TileBuffers { left: Mat::new(), right: Mat::new(), product: Mat::new() };
-            self.tiles.resize_with(count, empty);
-        }
-        for TileBuffers { left, right, product } in &mut self.tiles[..count] {
-            resize(left, rows, columns);
-            resize(right, rows, columns);
-            resize(product, columns, columns);
-        }
-        &mut self.tiles[..count]
+    pub fn tiles(&mut self, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers<f64>] {
+        TileBuffers::shaped(&mut self.tiles, count, rows, columns)
+    }
+
+    /// The same in f32.
+    pub fn rounded_tiles(&mut self, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers<f32>] {
+        TileBuffers::shaped(&mut self.rounded_tiles, count, rows, columns)
     }
 
     /// A matrix for dense rows, with arbitrary contents.
@@ -117,7 +130,7 @@ impl Scratch {
 }
 
 /// Gives a matrix this shape; its contents are kept only if the shape is already right.
-pub(crate) fn resize(matrix: &mut Mat<f64>, rows: usize, columns: usize) {
+pub(crate) fn resize<T: Number>(matrix: &mut Mat<T>, rows: usize, columns: usize) {
     if (matrix.nrows(), matrix.ncols()) != (rows, columns) {
         *matrix = Mat::zeros(rows, columns);
     }
@@ -169,6 +182,11 @@ pub trait Rows: Send + Sync {
     /// ([`Accum::Add`]); through dense rows unless there is a better way.
     fn curvature(&self, accumulate: Accum, target: MatMut<'_, f64>, scratch: &mut Scratch) {
         dense_curvature(self.n_rows(), self.n_params(), |rows| self.dense(rows), accumulate, target, scratch);
+    }
+    /// The lower triangle of the curvature, summed in f32: for a preconditioner, which needs no more digits, in half the
+    /// time. False, with nothing written, where there is no such way.
+    fn rounded_curvature(&self, _target: MatMut<'_, f32>, _scratch: &mut Scratch) -> bool {
+        false
     }
     /// The curvature Σₘ rowₘᵀrowₘ of every block of parameters, in the order of θ and in the shapes of
     /// [`Model::blocks`](super::Model::blocks): by default, one dense block per group.

@@ -120,6 +120,10 @@ impl Map for NetworkMap {
         }
     }
 
+    fn rounds_curvature(&self, columns: usize) -> bool {
+        self.layers_are_cheaper(columns) && self.sequence().rounds_curvature()
+    }
+
     fn rows_along(
         self: Arc<Self>,
         theta: &[f64],
@@ -283,6 +287,11 @@ impl Rows for NetworkEvaluator {
             let write = |rows: MatMut<'_, f64>| self.dense(rows);
             dense_curvature(self.n_rows(), self.n_params(), write, accumulate, target, scratch);
         }
+    }
+
+    fn rounded_curvature(&self, target: MatMut<'_, f32>, scratch: &mut Scratch) -> bool {
+        let (inputs, tapes) = self.parts();
+        self.by_layers && self.map.sequence().rounded_curvature(inputs, tapes, scratch, target)
     }
 
     fn kronecker(&self) -> Vec<BlockSums> {

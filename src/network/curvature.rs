@@ -12,7 +12,7 @@ use faer::{Accum, MatMut, MatRef};
 use rayon::prelude::*;
 
 use super::layer::LayerRows;
-use crate::linalg::{add_products, column_slice, column_slice_mut, multiply, products, threads_are_free};
+use crate::linalg::{Number, column_slice, column_slice_mut, threads_are_free};
 use crate::map::{Scratch, TileBuffers};
 
 /// The shape of a layer whose rows are outer products δ ⊗ (h, 1): of W, `[outputs, inputs]` row by row, then b.
@@ -69,6 +69,24 @@ const FORMING: f64 = 8.0;
 /// taken for a hundred points of one output there, and the layers' for two hundred, as is faster.
 const PLACING: f64 = 80.0;
 
+/// Numbers that a curvature is summed in.
+pub(super) trait Summed: Number {
+    /// Buffers for tiles.
+    fn tiles(scratch: &mut Scratch, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers<Self>];
+}
+
+impl Summed for f64 {
+    fn tiles(scratch: &mut Scratch, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers<Self>] {
+        scratch.tiles(count, rows, columns)
+    }
+}
+
+impl Summed for f32 {
+    fn tiles(scratch: &mut Scratch, count: usize, rows: usize, columns: usize) -> &mut [TileBuffers<Self>] {
+        scratch.rounded_tiles(count, rows, columns)
+    }
+}
+
 /// One layer's shape, and what its rows are computed from.
 pub(super) type Factors<'a> = (OuterProducts, LayerRows<'a>);
 
@@ -90,12 +108,12 @@ fn tiles<I: Iterator + Clone>(all: I) -> impl Iterator<Item = std::iter::Take<I>
 }
 
 /// Writes, or adds, the block of J̃ᵀJ̃ between two layers: rows are the parameters of `left`, columns those of `right`.
-pub(super) fn cross_block(
+pub(super) fn cross_block<T: Summed>(
     left: Factors<'_>,
     right: Factors<'_>,
     accumulate: Accum,
     scratch: &mut Scratch,
-    mut target: MatMut<'_, f64>,
+    mut target: MatMut<'_, T>,
 ) {
     let put = putting(accumulate);
     block(left, right, false, scratch, |(o, p), (i, j), value| {
@@ -104,7 +122,12 @@ pub(super) fn cross_block(
 }
 
 /// Writes, or adds, the lower triangle of the block of J̃ᵀJ̃ of one layer.
-pub(super) fn own_block(layer: Factors<'_>, accumulate: Accum, scratch: &mut Scratch, mut target: MatMut<'_, f64>) {
+pub(super) fn own_block<T: Summed>(
+    layer: Factors<'_>,
+    accumulate: Accum,
+    scratch: &mut Scratch,
+    mut target: MatMut<'_, T>,
+) {
     let (put, shape) = (putting(accumulate), layer.0);
     block(layer, layer, true, scratch, |(o, p), (i, j), value| {
         let mut at = |one: usize, other: usize| put(&mut target[(one.max(other), one.min(other))], value);
@@ -116,19 +139,19 @@ pub(super) fn own_block(layer: Factors<'_>, accumulate: Accum, scratch: &mut Scr
     });
 }
 
-fn putting(accumulate: Accum) -> impl Fn(&mut f64, f64) + Copy {
-    let keep = if accumulate == Accum::Replace { 0.0 } else { 1.0 };
-    move |entry, value| *entry = if keep == 0.0 { value } else { *entry + value }
+fn putting<T: Number>(accumulate: Accum) -> impl Fn(&mut T, T) + Copy {
+    let replace = accumulate == Accum::Replace;
+    move |entry, value| *entry = if replace { value } else { *entry + value }
 }
 
 /// Calls `put` with every pair of outputs, every pair of inputs and the sum over points and rows of their products. Where
 /// threads are free, each takes a tile; the sums are put in place one tile after another.
-fn block(
+fn block<T: Summed>(
     left: Factors<'_>,
     right: Factors<'_>,
     same: bool,
     scratch: &mut Scratch,
-    mut put: impl FnMut((usize, usize), (usize, usize), f64),
+    mut put: impl FnMut((usize, usize), (usize, usize), T),
 ) {
     let points = left.1.n_points();
     let input_pairs = pairs(left.0.factors(), right.0.factors(), same);
@@ -137,9 +160,9 @@ fn block(
         .flat_map(|inputs| tiles(output_pairs.clone()).map(move |outputs| (inputs.clone(), outputs)))
         .collect();
     let at_once = if threads_are_free() { tiles.len().min(rayon::current_num_threads()) } else { 1 };
-    let buffers = scratch.tiles(at_once, points.min(POINTS), COLUMNS);
+    let buffers = T::tiles(scratch, at_once, points.min(POINTS), COLUMNS);
     for tiles in tiles.chunks(at_once.max(1)) {
-        let sum = |(buffers, (inputs, outputs)): (&mut TileBuffers, &(_, _))| {
+        let sum = |(buffers, (inputs, outputs)): (&mut TileBuffers<T>, &(_, _))| {
             sum_tile((left.1, right.1), Clone::clone(inputs), Clone::clone(outputs), buffers);
         };
         match tiles.len() {
@@ -157,16 +180,16 @@ fn block(
 }
 
 /// The product QᵀS of the columns of these pairs, in the upper left corner of the buffers' product.
-fn sum_tile(
+fn sum_tile<T: Number>(
     (left, right): (LayerRows<'_>, LayerRows<'_>),
     input_tile: impl Iterator<Item = (usize, usize)> + Clone,
     output_tile: impl Iterator<Item = (usize, usize)> + Clone,
-    buffers: &mut TileBuffers,
+    buffers: &mut TileBuffers<T>,
 ) {
     let (points, rows) = (left.n_points(), left.columns());
     let (n_inputs, n_outputs) = (input_tile.clone().count(), output_tile.clone().count());
     let mut sums = buffers.product.as_mut().get_mut(..n_inputs, ..n_outputs);
-    sums.fill(0.0);
+    sums.fill(T::default());
     let mut start = 0;
     while start < points {
         let count = POINTS.min(points - start);
@@ -183,13 +206,13 @@ fn sum_tile(
             for k in 0..rows {
                 let range = k * points + start..k * points + start + count;
                 if k == 0 {
-                    products(&one[range.clone()], &other[range], column);
+                    T::products(&one[range.clone()], &other[range], column);
                 } else {
-                    add_products(&one[range.clone()], &other[range], column);
+                    T::add_products(&one[range.clone()], &other[range], column);
                 }
             }
         }
-        multiply(sums.rb_mut(), Accum::Add, inputs.rb().transpose(), sensitivities.rb());
+        T::multiply(sums.rb_mut(), Accum::Add, inputs.rb().transpose(), sensitivities.rb());
         start += count;
     }
 }
@@ -201,10 +224,12 @@ fn input_part<'a>(rows: LayerRows<'a>, index: usize, start: usize, count: usize)
 }
 
 /// The products of two entries of (h, 1) at every point.
-fn input_products(left: Option<&[f64]>, right: Option<&[f64]>, column: &mut [f64]) {
+fn input_products<T: Number>(left: Option<&[f64]>, right: Option<&[f64]>, column: &mut [T]) {
     match (left, right) {
-        (Some(left), Some(right)) => products(left, right, column),
-        (Some(only), None) | (None, Some(only)) => column.copy_from_slice(only),
-        (None, None) => column.fill(1.0),
+        (Some(left), Some(right)) => T::products(left, right, column),
+        (Some(only), None) | (None, Some(only)) => {
+            column.iter_mut().zip(only).for_each(|(entry, value)| *entry = T::of(*value));
+        }
+        (None, None) => column.fill(T::of(1.0)),
     }
 }

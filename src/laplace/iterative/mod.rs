@@ -10,8 +10,9 @@
 //!   while the acceleration may be a hundred times as large.)
 //! - Where that takes many products, as in ill-conditioned regression, the matrix of the current rows is factored, and
 //!   its factor preconditions this solve and those that follow, until one again takes many, or took more than the mean
-//!   evaluation since, the price of the factor included. It is kept in f32, which halves what a solve reads
-//!   (`linalg::RoundedFactor`): a preconditioner, and nothing else; the system, its solution and the residual are f64.
+//!   evaluation since, the price of the factor included. The matrix is formed, factored and kept in f32 (where the rows
+//!   can do that, and the matrix is positive definite in so few digits; else it is formed in f64, and the factor rounded),
+//!   in half the time: a preconditioner, and nothing else; the system, its solution and the residual are f64.
 //! - Until it is renewed, what the latest products have told of the system corrects the factor (`memory`).
 //!
 //! All of this counts products and multiply-adds, never time: the same path has the same bits everywhere.
@@ -35,7 +36,7 @@ use super::solver_report::{SolverReport, Tally};
 use super::{function_space, weight_ridge, weight_space};
 use crate::error::Result;
 use crate::likelihood::Likelihood;
-use crate::linalg::{Cholesky, Convergence, RoundedFactor, StoppingRule, norm};
+use crate::linalg::{Cholesky, Convergence, RoundedCholesky, RoundedFactor, StoppingRule, norm};
 use crate::map::{Map, PulledBack, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::random::{Purpose, fill_standard_normal, stream};
@@ -72,8 +73,14 @@ impl Default for IterativeOptions {
 const MULTIPLE_OF_TOLERANCE: f64 = 10.0 / 3.0;
 /// A matrix larger than this is never factored.
 const LARGEST_FACTOR: usize = 8192;
-/// A factor is made once a solve has cost this share of its price, and no fewer products than that.
+/// Where there is none, a factor is made once a solve has cost this share of its price, and no fewer products than that.
 const PATIENCE: f64 = 0.4;
+/// Where there is one, a new one is made at once when a solve has cost this multiple: it is for paths that turn suddenly,
+/// since slow ones have their factor renewed before it comes to that.
+const PATIENCE_WITH_FACTOR: f64 = 1.5;
+/// What a multiply-add of a matrix formed and factored in f32 costs, in those of a blocked product in f64 (21 picoseconds
+/// to 51 for 3,051 columns, on one busy machine).
+const ROUNDED_PRICE: f64 = 0.4;
 const LEAST_PATIENCE: f64 = 8.0;
 /// What a multiply-add of products with rows costs, in multiply-adds of a blocked product, as the bench `solvers` measures
 /// them (picoseconds, on one busy machine: digits 116 to 53, regression 96 to 45).
@@ -132,6 +139,8 @@ pub struct Iterative {
     options: IterativeOptions,
     /// What a factor costs; none where the matrix is too large.
     prices: Option<Prices>,
+    /// Whether a factor is made in f32.
+    rounds: bool,
     /// The factor at the base point, if solves without one take many products there.
     base: Option<Arc<RoundedFactor>>,
     tally: Tally,
@@ -149,7 +158,9 @@ impl Iterative {
         options.validate()?;
         check_base(map, prior, base)?;
         let space = options.space.unwrap_or(Space::smaller(&**map));
+        let rounds = space == Space::Weights && prior.matrix().is_none() && map.rounds_curvature(map.n_outputs());
         let factor_work = match space {
+            Space::Weights if rounds => ROUNDED_PRICE * weight_space::work(&**map),
             Space::Weights => weight_space::work(&**map),
             Space::Functions => function_space::work(&**map, prior),
         };
@@ -158,7 +169,7 @@ impl Iterative {
         let with_factor = product + solve_work(size);
         let prices = Prices { factor: factor_work / with_factor, product: product / with_factor };
         let prices = (size <= LARGEST_FACTOR).then_some(prices);
-        let mut shared = Self { space, options, prices, base: None, tally: Tally::default() };
+        let mut shared = Self { space, options, prices, rounds, base: None, tally: Tally::default() };
         if let Some(patience) = shared.patience(false) {
             let rows = rows_at_base(map, likelihood, base)?;
             let mut system = System::new(space, &*rows);
@@ -167,7 +178,7 @@ impl Iterative {
             let rule = StoppingRule { tolerance: options.residual(1.0), max_products: patience };
             system.set_force(&*rows, &mut scratch, prior, &force, norm(&force));
             if !system.solve(&*rows, &mut scratch, prior, None, rule).converged {
-                let mut factor = Factor::new(space.size(&**map));
+                let mut factor = Factor::new(size, rounds);
                 if factor.make(space, &*rows, &mut scratch, prior) {
                     shared.base = Some(Arc::new(factor.rounded));
                 }
@@ -179,7 +190,8 @@ impl Iterative {
     /// Products, with or without a factor, after which a factor for the current rows is made.
     fn patience(&self, with_factor: bool) -> Option<usize> {
         let Prices { factor, product } = self.prices?;
-        Some(((PATIENCE * factor).max(LEAST_PATIENCE) / if with_factor { 1.0 } else { product }) as usize)
+        let (patience, product) = if with_factor { (PATIENCE_WITH_FACTOR, 1.0) } else { (PATIENCE, product) };
+        Some(((patience * factor).max(LEAST_PATIENCE) / product) as usize)
     }
 
     /// The space of the unknowns.
@@ -191,7 +203,7 @@ impl Iterative {
     pub(super) fn solver_size(&self, map: &dyn Map) -> f64 {
         let (size, d) = (self.space.size(map) as f64, map.n_params() as f64);
         let factor = if self.prices.is_some() { 1.25 * size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
-        let pairs = if self.prices.is_some() { 4 * PAIRS } else { 0 };
+        let pairs = if self.prices.is_some() { 2 * PAIRS } else { 0 };
         (7 + REMEMBERED + pairs) as f64 * size + d + (map.n_points() * map.n_outputs()) as f64 + factor
     }
 
@@ -294,7 +306,7 @@ impl IterativeRidge {
     fn renew(&mut self, rows: &mut PulledBack<'_>, prior: &PriorPrecision) {
         let (rows, scratch) = rows.parts();
         let size = if self.shared.space == Space::Weights { rows.n_params() } else { rows.n_rows() };
-        let factor = self.factor.get_or_insert_with(|| Factor::new(size));
+        let factor = self.factor.get_or_insert_with(|| Factor::new(size, self.shared.rounds));
         let own = factor.make(self.shared.space, rows, scratch, prior);
         self.age = Age { own, ..Age::default() };
         self.memory.clear();
@@ -305,22 +317,35 @@ impl IterativeRidge {
 /// A factor of the current rows, and the room in which it is made.
 #[derive(Debug)]
 struct Factor {
-    exact: Cholesky,
+    size: usize,
+    /// For a matrix formed in f32; none once one was not positive definite in so few digits.
+    single: Option<RoundedCholesky>,
+    /// For a matrix formed in f64.
+    exact: Option<Cholesky>,
     rounded: RoundedFactor,
 }
 
 impl Factor {
-    fn new(size: usize) -> Self {
-        Self { exact: Cholesky::new(size), rounded: RoundedFactor::new() }
+    fn new(size: usize, rounds: bool) -> Self {
+        let single = rounds.then(|| RoundedCholesky::new(size));
+        Self { size, single, exact: None, rounded: RoundedFactor::new() }
     }
 
     /// The factor of A + J̃ᵀJ̃, or of I + J̃A⁻¹J̃ᵀ. False where the matrix is not positive definite.
     fn make(&mut self, space: Space, rows: &dyn Rows, scratch: &mut Scratch, prior: &PriorPrecision) -> bool {
+        if let Some(mut single) = self.single.take()
+            && weight_ridge::factor_rounded_rows(rows, scratch, prior, &mut single)
+            && self.rounded.take(&single)
+        {
+            self.single = Some(single);
+            return true;
+        }
+        let exact = self.exact.get_or_insert_with(|| Cholesky::new(self.size));
         let made = match space {
-            Space::Weights => weight_ridge::factor_rows(rows, scratch, prior, &mut self.exact),
-            Space::Functions => function_space::factor_rows(rows, scratch, &prior.variances(), &mut self.exact),
+            Space::Weights => weight_ridge::factor_rows(rows, scratch, prior, exact),
+            Space::Functions => function_space::factor_rows(rows, scratch, &prior.variances(), exact),
         };
-        made && self.rounded.round(&self.exact)
+        made && self.rounded.round(exact)
     }
 }
 

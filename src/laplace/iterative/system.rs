@@ -97,6 +97,7 @@ impl System {
             }
         };
         // A^½(A + J̃ᵀJ̃)⁻¹A^½ u, where A^½ = A·A^(−½).
+        let mut room = Vec::new();
         let precondition = |u: &[f64], solved: &mut [f64]| {
             solved.copy_from_slice(u);
             let Some(factor) = factor else { return };
@@ -106,9 +107,9 @@ impl System {
                     prior.divide_by_root(vector);
                 }
             };
-            let solve = |solved: &mut [f64]| {
+            let mut solve = |solved: &mut [f64]| {
                 root(solved);
-                factor.solve(solved);
+                factor.solve(solved, &mut room);
                 root(solved);
             };
             match &mut *memory.borrow_mut() {

@@ -160,6 +160,37 @@ impl Sequence {
         }
     }
 
+    /// Whether there is a [`rounded_curvature`](Self::rounded_curvature): where the rows of all layers are outer products.
+    pub fn rounds_curvature(&self) -> bool {
+        self.layers_with_params().all(|(layer, _)| layer.outer_products().is_some())
+    }
+
+    /// Writes the lower triangle of J̃ᵀJ̃, summed in f32. False, with nothing written, where there is no such way.
+    pub fn rounded_curvature(
+        &self,
+        inputs: MatRef<'_, f64>,
+        tapes: &[Tape],
+        scratch: &mut Scratch,
+        mut target: MatMut<'_, f32>,
+    ) -> bool {
+        if !self.rounds_curvature() {
+            return false;
+        }
+        let layers = || {
+            self.with_params(inputs, tapes)
+                .filter_map(|(layer, place, rows)| Some((layer.outer_products()?, place, rows)))
+        };
+        for (index, (own, place, rows)) in layers().enumerate() {
+            let block = target.rb_mut().get_mut(place.params.clone(), place.params.clone());
+            curvature::own_block((own, rows), Accum::Replace, scratch, block);
+            for (other, before, others) in layers().take(index) {
+                let block = target.rb_mut().get_mut(place.params.clone(), before.params.clone());
+                curvature::cross_block((own, rows), (other, others), Accum::Replace, scratch, block);
+            }
+        }
+        true
+    }
+
     /// Adds J̃ V J̃′ᵀ, with the rows of the same layers at other points; the pairs are inputs and tapes.
     pub fn cross_gram(
         &self,
