@@ -85,10 +85,11 @@ const LEAST_PATIENCE: f64 = 8.0;
 /// What a multiply-add of products with rows costs, in multiply-adds of a blocked product, as the bench `solvers` measures
 /// them (picoseconds, on one busy machine: digits 116 to 53, regression 96 to 45).
 const PRODUCT_PRICE: f64 = 2.0;
-/// The same for a number of the triangle that a solve reads twice (1.5 ms for 3,051 columns, 0.07 for 700).
+/// The same for a number of the square that a solve reads half of (measured when it read the triangle twice: 1.5 ms for
+/// 3,051 columns, 0.07 for 700; once takes less, and the samples timed in `RESULTS.md` are with this price).
 const READING_PRICE: f64 = 4.0;
 
-/// What a solve with the factor of a matrix of this size costs; it reads the triangle twice.
+/// What a solve with the factor of a matrix of this size costs.
 fn solve_work(size: usize) -> f64 {
     READING_PRICE * (size * size) as f64
 }
@@ -202,7 +203,7 @@ impl Iterative {
     /// The number of f64 values of one solver.
     pub(super) fn solver_size(&self, map: &dyn Map) -> f64 {
         let (size, d) = (self.space.size(map) as f64, map.n_params() as f64);
-        let factor = if self.prices.is_some() { 1.25 * size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
+        let factor = if self.prices.is_some() { 2.0 * size * size + map.curvature_size(map.n_outputs()) } else { 0.0 };
         let pairs = if self.prices.is_some() { 2 * PAIRS } else { 0 };
         (7 + REMEMBERED + pairs) as f64 * size + d + (map.n_points() * map.n_outputs()) as f64 + factor
     }

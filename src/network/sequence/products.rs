@@ -4,8 +4,10 @@
 use faer::prelude::ReborrowMut;
 use faer::{Accum, MatMut, MatRef};
 
+use rayon::prelude::*;
+
 use super::{Place, Sequence, n_points};
-use crate::linalg::{add_scaled, multiply};
+use crate::linalg::{add_scaled, multiply, threads_are_free};
 use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, dense_curvature};
 use crate::network::curvature::{self, OuterProducts};
 use crate::network::layer::{Layer, LayerRows, LayerVerbs, Verbs};
@@ -14,6 +16,8 @@ use crate::network::tape::Tape;
 /// The numbers that products of a few points read and write (512 kB), and of how many points these are a multiple.
 const NEAR: usize = 1 << 16;
 const FEWEST_TOGETHER: usize = 32;
+/// Numbers in the shares of points that threads take at the same time (8 MB).
+const SHARES: usize = 1 << 20;
 
 impl Sequence {
     /// The rows J̃ as a dense M × D matrix.
@@ -65,7 +69,8 @@ impl Sequence {
     }
 
     /// Writes J̃ᵀJ̃ u, with room for M numbers: for a few points after the other, so that what the second product reads is
-    /// still near the processor after the first. Which points these are depends on the widths alone.
+    /// still near the processor after the first. Which points these are depends on the widths alone; where threads are free,
+    /// they take some of them each.
     pub fn normal_times(
         &self,
         direction: &[f64],
@@ -77,23 +82,52 @@ impl Sequence {
         let n = n_points(tapes).max(1);
         let columns = image.len() / n;
         let together = self.points_together(columns).unwrap_or(n).min(n);
-        let mut share = scratch.take_room(if together < n { product.len() } else { 0 });
-        for start in (0..n).step_by(together) {
+        let of_points = |start: usize, scratch: &mut Scratch, image: &mut [f64], target: &mut [f64]| {
             let points = start..(start + together).min(n);
             let image = &mut image[..columns * points.len()];
             image.fill(0.0);
             for (layer, place, rows) in self.with_params(inputs, tapes) {
                 layer.times(&direction[place.params.clone()], rows.part(points.clone()), scratch, image);
             }
-            let target = if start == 0 { &mut *product } else { &mut share[..] };
             for (layer, place, rows) in self.with_params(inputs, tapes) {
                 layer.transpose_times(image, rows.part(points.clone()), scratch, &mut target[place.params.clone()]);
             }
-            if start > 0 {
-                add_scaled(1.0, &share, product);
+        };
+        let starts: Vec<usize> = (0..n).step_by(together).collect();
+        let at_once = match threads_are_free() {
+            true => (SHARES / product.len().max(1)).clamp(1, starts.len()),
+            false => 1,
+        };
+        let mut shares = scratch.take_room(if starts.len() > 1 { at_once * product.len() } else { 0 });
+        for (index, several) in starts.chunks(at_once).enumerate() {
+            if let ([start], true) = (several, index == 0) {
+                of_points(*start, scratch, image, product);
+                continue;
+            }
+            let targets = shares.chunks_exact_mut(product.len());
+            match several {
+                [start] => targets.take(1).for_each(|target| of_points(*start, scratch, image, target)),
+                several => {
+                    let room = || (Scratch::default(), vec![0.0; columns * together]);
+                    let fewest = several.len().div_ceil(2 * rayon::current_num_threads());
+                    let targets: Vec<&mut [f64]> = targets.collect();
+                    several.par_iter().zip(targets).with_min_len(fewest).for_each_init(
+                        room,
+                        |room, (start, target)| {
+                            of_points(*start, &mut room.0, &mut room.1, target);
+                        },
+                    );
+                }
+            }
+            // In the order of the points, whoever made them.
+            for (at, share) in shares.chunks_exact(product.len()).take(several.len()).enumerate() {
+                match index + at {
+                    0 => product.copy_from_slice(share),
+                    _ => add_scaled(1.0, share, product),
+                }
             }
         }
-        scratch.return_room(share);
+        scratch.return_room(shares);
     }
 
     /// The points that [`normal_times`](Self::normal_times) takes at a time, with K rows each; all where a layer does not
