@@ -6,6 +6,7 @@
 //! units and the network's.
 
 mod batches;
+#[cfg(feature = "cli")]
 mod breaks;
 mod dataset;
 #[cfg(feature = "cli")]

@@ -330,3 +330,39 @@ impl RowsAlong for NetworkRowsAlong {
         self.0.map.sequence().transpose_times_along(weights, inputs, tapes, scratch, product);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::*;
+    use crate::map::frozen_rows;
+    use crate::network::Activation;
+
+    #[test]
+    fn a_normal_product_is_one_with_the_rows_and_their_transpose_on_any_number_of_threads() -> Result<()> {
+        let architecture = Architecture::new(&[3, 20, 10, 1], Activation::Tanh)?;
+        let entry = |index: usize| (1.0 + index as f64).sin();
+        let theta: Vec<f64> = (0..architecture.n_params()).map(entry).collect();
+        // Several groups of points, the last of them smaller.
+        let inputs = Array2::from_shape_fn((3001, 3), |(n, i)| entry(7 * n + i));
+        let map: Arc<dyn Map> = Arc::new(NetworkMap::new(architecture, inputs.view())?);
+        let rows = frozen_rows(&map, &theta, 1, |_| Ok((0..3001).map(entry).collect()))?;
+        let direction: Vec<f64> = (0..theta.len()).map(|d| entry(3 * d)).collect();
+        let times = || {
+            let (mut image, mut product) = (vec![0.0; 3001], vec![f64::NAN; theta.len()]);
+            rows.normal_times(&direction, &mut image, &mut product, &mut Scratch::default());
+            product
+        };
+        let (mut image, mut expected) = (vec![0.0; 3001], vec![0.0; theta.len()]);
+        rows.times(&direction, &mut image, &mut Scratch::default());
+        rows.transpose_times(&image, &mut expected, &mut Scratch::default());
+        let found = times();
+        let size = expected.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-12 * size));
+        // Inside a pool the threads are taken, and one makes all.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().map_err(std::io::Error::other);
+        assert!(pool.is_ok_and(|pool| pool.install(times) == found));
+        Ok(())
+    }
+}
