@@ -140,7 +140,7 @@ mod tests {
     use crate::map::Model;
     use crate::network::{Activation, Architecture, Network};
 
-    fn rows(sigma: f64) -> Result<(Box<dyn Rows>, PriorPrecision), crate::Error> {
+    fn rows(sigma: f64) -> Result<(Box<dyn Rows>, PriorPrecision), crate::error::Error> {
         let network = Network::random(Architecture::new(&[3, 8, 6, 2], Activation::Tanh)?, 5);
         let inputs = Array2::from_shape_fn((1000, 3), |(n, i)| ((n * (3 * i + 7)) % 101) as f64 / 50.0 - 1.0);
         let map: Arc<dyn Map> = network.bind(inputs.view())?;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_in_f32_is_that_in_f64_to_its_digits() -> Result<(), crate::Error> {
+    fn a_matrix_in_f32_is_that_in_f64_to_its_digits() -> Result<(), crate::error::Error> {
         let (rows, prior) = rows(0.5)?;
         let (size, mut scratch) = (rows.n_params(), Scratch::default());
         // From dense rows, not layer by layer.
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_beyond_the_range_of_f32_is_refused() -> Result<(), crate::Error> {
+    fn a_matrix_beyond_the_range_of_f32_is_refused() -> Result<(), crate::error::Error> {
         let (rows, prior) = rows(1e-21)?;
         let (size, mut scratch) = (rows.n_params(), Scratch::default());
         let (mut rounded, mut factor) = (RoundedCholesky::new(size), RoundedFactor::new());
