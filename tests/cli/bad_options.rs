@@ -43,7 +43,7 @@ fn names() {
         .refuses(&format!("{FIT} --solver dense"), &["dense", "[possible values: auto, weight-space, function-space]"]);
     folder.refuses(
         &format!("{FIT} --structure circulant"),
-        &["circulant", "auto, full, kron, diag, matrix-free, low-rank:K"],
+        &["circulant", "auto, full, kron, diag, matrix-free, matrix-free:S, low-rank:K"],
     );
     folder.refuses(&format!("{FIT} --solver function-space --without-data"), &["--without-data", "weight-space"]);
     folder.refuses(&format!("{PREDICT} --method mcmc"), &["glm, nn, riemannian, map"]);
