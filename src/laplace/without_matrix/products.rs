@@ -261,7 +261,6 @@ impl Products {
             let shares = |(at, next): (usize, &Next<'_>)| -> Vec<Vec<f64>> {
                 let Next::Batch { batch, .. } = next else { return Vec::new() };
                 self.with_rows(*batch, |rows| match (several.len(), lanes.len()) {
-                    // A single vector of a single batch leaves the threads to the products of its layers.
                     (1, 2..) => {
                         let own = || Scratch::default();
                         (0..lanes.len())
@@ -269,6 +268,7 @@ impl Products {
                             .map_init(own, |scratch, lane| share(rows, at, lane, scratch))
                             .collect()
                     }
+                    // Batches share the threads; a single vector of a single one leaves them to the products of its layers.
                     _ => {
                         let mut scratch = Scratch::default();
                         (0..lanes.len()).map(|lane| share(rows, at, lane, &mut scratch)).collect()
