@@ -9,6 +9,7 @@ mod eigen;
 mod elementwise;
 mod low_rank;
 mod number;
+mod parts;
 mod rounded;
 mod small;
 mod symmetric;
@@ -20,6 +21,7 @@ pub use eigen::{SymmetricEigen, eigenvalues, symmetric_eigen};
 pub use elementwise::{add_products, add_scaled, add_shifted_products, affine, dot, norm, products, scale_by, sum};
 pub use low_rank::LowRankInverse;
 pub use number::Number;
+pub(crate) use parts::in_parts;
 pub use rounded::{RoundedCholesky, RoundedFactor, rounded_inner_products, subtract_rounded};
 pub(crate) use small::SMALL;
 pub use symmetric::{
@@ -34,7 +36,7 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, ColMut, ColRef, Mat, MatMut, MatRef, Par};
 
 /// Multiply-adds below which a product is not worth sharing among threads.
-const PARALLEL_THRESHOLD: f64 = 2e7;
+const PARALLEL_THRESHOLD: f64 = 4e6;
 
 /// Products and triangular systems of at least this many multiply-adds are counted; for less, counting would show in the time.
 const COUNTED: f64 = (1u64 << 14) as f64;
@@ -151,9 +153,11 @@ pub fn multiply_with_offsets(mut dst: MatMut<'_, f64>, offsets: &[f64], lhs: Mat
     }
     if lhs.ncols() == 1 && by_columns(lhs) {
         let source = column_slice(lhs.col(0));
-        for (j, column) in dst.col_iter_mut().enumerate() {
-            affine(offset(j), rhs[(0, j)], source, column_slice_mut(column));
-        }
+        in_parts(dst.nrows() * dst.ncols(), dst, |first, dst| {
+            for (j, column) in (first..).zip(dst.col_iter_mut()) {
+                affine(offset(j), rhs[(0, j)], source, column_slice_mut(column));
+            }
+        });
         return;
     }
     for (j, column) in dst.rb_mut().col_iter_mut().enumerate() {

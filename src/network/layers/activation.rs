@@ -5,7 +5,7 @@
 
 use faer::MatMut;
 
-use crate::linalg::{add_products, column_slice, column_slice_mut, scale_by};
+use crate::linalg::{add_products, column_slice, column_slice_mut, in_parts, scale_by};
 use crate::map::resize;
 use crate::network::Activation;
 use crate::network::layer::Elementwise;
@@ -29,18 +29,22 @@ impl Elementwise for Activation {
     }
 
     fn forward(&self, values: MatMut<'_, f64>, kept: &mut Kept) {
-        for (values, slopes) in values.col_iter_mut().zip(kept.matrix.col_iter_mut()) {
-            self.replace_with_slope(column_slice_mut(values), column_slice_mut(slopes));
-        }
+        in_parts(values.nrows() * values.ncols(), (values, kept.matrix.as_mut()), |_, (values, slopes)| {
+            for (values, slopes) in values.col_iter_mut().zip(slopes.col_iter_mut()) {
+                self.replace_with_slope(column_slice_mut(values), column_slice_mut(slopes));
+            }
+        });
     }
 
     fn jet(&self, values: MatMut<'_, f64>, kept: &mut Kept) {
         let n = values.nrows() / 3;
-        for (values, slopes) in values.col_iter_mut().zip(kept.matrix.col_iter_mut()) {
-            let (z0, rest) = column_slice_mut(values).split_at_mut(n);
-            let (z1, z2) = rest.split_at_mut(n);
-            self.replace_taylor(z0, z1, z2, column_slice_mut(slopes));
-        }
+        in_parts(values.nrows() * values.ncols(), (values, kept.matrix.as_mut()), |_, (values, slopes)| {
+            for (values, slopes) in values.col_iter_mut().zip(slopes.col_iter_mut()) {
+                let (z0, rest) = column_slice_mut(values).split_at_mut(n);
+                let (z1, z2) = rest.split_at_mut(n);
+                self.replace_taylor(z0, z1, z2, column_slice_mut(slopes));
+            }
+        });
     }
 
     fn pull_back(&self, sensitivities: MatMut<'_, f64>, kept: &Kept) {
@@ -64,12 +68,15 @@ impl Elementwise for Activation {
 
 /// δ ← δ∘φ′ with the slopes that a layer has kept.
 pub(super) fn pull_back_slopes(sensitivities: MatMut<'_, f64>, kept: &Kept) {
-    for (deltas, slopes) in sensitivities.col_iter_mut().zip(kept.matrix.col_iter()) {
-        let slopes = column_slice(slopes);
-        for block in column_slice_mut(deltas).chunks_exact_mut(slopes.len().max(1)) {
-            scale_by(slopes, block);
+    let numbers = sensitivities.nrows() * sensitivities.ncols();
+    in_parts(numbers, (sensitivities, kept.matrix.as_ref()), |_, (sensitivities, slopes)| {
+        for (deltas, slopes) in sensitivities.col_iter_mut().zip(slopes.col_iter()) {
+            let slopes = column_slice(slopes);
+            for block in column_slice_mut(deltas).chunks_exact_mut(slopes.len().max(1)) {
+                scale_by(slopes, block);
+            }
         }
-    }
+    });
 }
 
 /// δ̇ ← δ̇∘φ′ + δ∘φ″z₁ and δ ← δ∘φ′ with what a layer has kept.

@@ -1,13 +1,19 @@
 //! The loops over the layers: forwards for values and Taylor coefficients, backwards for sensitivities.
 
+use std::ops::Range;
+
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
+use rayon::prelude::*;
 
 use super::{Sequence, n_points};
-use crate::linalg::{add_products, column_slice, column_slice_mut};
+use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, threads_are_free};
 use crate::map::resize;
 use crate::network::layer::{LayerVerbs, Verbs};
 use crate::network::tape::{Kept, Tape};
+
+/// Columns over which one thread sums; the sums of wider layers are added in the order of the columns.
+const SUMMED_TOGETHER: usize = 256;
 
 /// What one layer works on in a forward sweep.
 struct Stage<'a> {
@@ -133,13 +139,7 @@ impl Sequence {
     pub fn pull_back_with_seconds(&self, theta: &[f64], columns: usize, tapes: &mut [Tape], seconds: &mut [f64]) {
         self.sweep_back(theta, tapes, None, &mut |index, layer, before| {
             if leaves_seconds(index, layer, columns) {
-                let n = before.values.nrows() / 3;
-                for (deltas, values) in before.sensitivities.col_iter().zip(before.values.col_iter()) {
-                    let (deltas, second) = (column_slice(deltas), &column_slice(values)[2 * n..]);
-                    for (deltas, sums) in deltas.chunks_exact(n.max(1)).zip(seconds.chunks_exact_mut(n.max(1))) {
-                        add_products(deltas, second, sums);
-                    }
-                }
+                add_seconds(before, seconds);
             }
         });
     }
@@ -276,6 +276,35 @@ impl Sequence {
 /// are zero.
 fn leaves_seconds(index: usize, layer: &dyn LayerVerbs, columns: usize) -> bool {
     index > 0 && layer.leaves_seconds(columns)
+}
+
+/// Adds Σ δh₂ over the columns of a tape.
+fn add_seconds(tape: &Tape, seconds: &mut [f64]) {
+    let n = tape.values.nrows() / 3;
+    let add = |columns: Range<usize>, sums: &mut [f64]| {
+        for column in columns {
+            let deltas = column_slice(tape.sensitivities.col(column));
+            let second = &column_slice(tape.values.col(column))[2 * n..];
+            for (deltas, sums) in deltas.chunks_exact(n.max(1)).zip(sums.chunks_exact_mut(n.max(1))) {
+                add_products(deltas, second, sums);
+            }
+        }
+    };
+    let width = tape.values.ncols();
+    if width <= SUMMED_TOGETHER {
+        return add(0..width, seconds);
+    }
+    let part = |start: usize| {
+        let mut sums = vec![0.0; seconds.len()];
+        add(start..(start + SUMMED_TOGETHER).min(width), &mut sums);
+        sums
+    };
+    let starts: Vec<usize> = (0..width).step_by(SUMMED_TOGETHER).collect();
+    let parts: Vec<Vec<f64>> = match threads_are_free() {
+        true => starts.into_par_iter().map(part).collect(),
+        false => starts.into_iter().map(part).collect(),
+    };
+    parts.iter().for_each(|part| add_scaled(1.0, part, seconds));
 }
 
 /// Room for the derivatives of sensitivities.
