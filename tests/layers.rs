@@ -17,6 +17,8 @@ mod kronecker;
 mod partial;
 #[path = "layers/plain.rs"]
 mod plain;
+#[path = "layers/wide.rs"]
+mod wide;
 
 use std::sync::Arc;
 

@@ -14,9 +14,12 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+mod taylor;
+
+use self::taylor::Parameters;
 use super::weighted_sum;
 use crate::linalg::{
-    add_products, add_shifted_products, column_slice, column_slice_mut, mirror_lower, multiply,
+    add_products, add_shifted_products, column_slice, column_slice_mut, in_parts, mirror_lower, multiply,
     multiply_by_own_transpose, multiply_with_offsets, products, sum,
 };
 use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances};
@@ -67,6 +70,20 @@ impl Linear {
         if self.bias { 1.0 } else { 0.0 }
     }
 
+    /// z₀ and z₁ from h₀ and h₁, and V h₁, if that is faster in three products than in four.
+    fn in_three_products(
+        &self,
+        theta: &[f64],
+        velocity: &[f64],
+        inputs: MatRef<'_, f64>,
+        outputs: MatMut<'_, f64>,
+        kept: &mut Kept,
+    ) -> bool {
+        let parameters = |of| Parameters { weights: self.weights_transposed(of), biases: self.biases(of) };
+        taylor::is_faster(outputs.nrows() / 3, self.inputs, self.outputs)
+            && taylor::three_products(parameters(theta), parameters(velocity), inputs, outputs, kept)
+    }
+
     /// What the sums start from: b for z₀, v_b for z₁, zero for z₂.
     fn fill_sums(&self, theta: &[f64], velocity: &[f64], points: usize, outputs: MatMut<'_, f64>) {
         let (biases, changes) = (self.biases(theta), self.biases(velocity));
@@ -106,6 +123,13 @@ impl LayerVerbs for Linear {
         parameters.fill_with(|| bound * (2.0 * generator.random::<f64>() - 1.0));
     }
 
+    fn kept_size(&self, _inputs: usize, points: usize, _columns: usize) -> f64 {
+        match taylor::is_faster(points, self.inputs, self.outputs) {
+            true => taylor::room(points, self.inputs) as f64,
+            false => 0.0,
+        }
+    }
+
     fn scratch_width(&self) -> usize {
         self.outputs
     }
@@ -131,7 +155,7 @@ impl LayerVerbs for Linear {
         velocity: &[f64],
         inputs: MatRef<'_, f64>,
         mut outputs: MatMut<'_, f64>,
-        _kept: &mut Kept,
+        kept: &mut Kept,
     ) {
         let n = outputs.nrows() / 3;
         let (weights, change) = (self.weights_transposed(theta), self.weights_transposed(velocity));
@@ -139,14 +163,18 @@ impl LayerVerbs for Linear {
             // The inputs do not move: z₂ = 0.
             multiply_with_offsets(outputs.rb_mut().get_mut(..n, ..), self.biases(theta), inputs, weights);
             multiply_with_offsets(outputs.rb_mut().get_mut(n..2 * n, ..), self.biases(velocity), inputs, change);
-            for column in outputs.get_mut(2 * n.., ..).col_iter_mut() {
-                column_slice_mut(column).fill(0.0);
-            }
+            in_parts(n * self.outputs, outputs.get_mut(2 * n.., ..), |_, second| {
+                second.col_iter_mut().for_each(|column| column_slice_mut(column).fill(0.0));
+            });
             return;
+        }
+        let slopes = inputs.get(..2 * n, ..);
+        if self.in_three_products(theta, velocity, slopes, outputs.rb_mut(), kept) {
+            return multiply(outputs.get_mut(2 * n.., ..), Accum::Add, inputs.get(2 * n.., ..), weights);
         }
         self.fill_sums(theta, velocity, n, outputs.rb_mut());
         multiply(outputs.rb_mut(), Accum::Add, inputs, weights);
-        multiply(outputs.get_mut(n.., ..), Accum::Add, inputs.get(..2 * n, ..), change);
+        multiply(outputs.get_mut(n.., ..), Accum::Add, slopes, change);
     }
 
     /// Saves N·inputs·outputs multiply-adds for N·K·inputs that no cache sees twice.
@@ -161,10 +189,13 @@ impl LayerVerbs for Linear {
         velocity: &[f64],
         inputs: MatRef<'_, f64>,
         mut outputs: MatMut<'_, f64>,
-        _kept: &mut Kept,
+        kept: &mut Kept,
     ) {
         let n = outputs.nrows() / 3;
         let inputs = inputs.get(..2 * n, ..);
+        if self.in_three_products(theta, velocity, inputs, outputs.rb_mut(), kept) {
+            return;
+        }
         self.fill_sums(theta, velocity, n, outputs.rb_mut());
         multiply(outputs.rb_mut().get_mut(..2 * n, ..), Accum::Add, inputs, self.weights_transposed(theta));
         multiply(outputs.get_mut(n.., ..), Accum::Add, inputs, self.weights_transposed(velocity));
@@ -238,13 +269,17 @@ impl LayerVerbs for Linear {
     fn transpose_times(&self, weights: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
         let mut weighted = scratch.matrix(rows.n_points(), self.outputs);
         let (weight_part, bias_part) = product.split_at_mut(self.n_weights());
-        for (o, (column, deltas)) in weighted.rb_mut().col_iter_mut().zip(rows.sensitivities.col_iter()).enumerate() {
-            let column = column_slice_mut(column);
-            weighted_sum(rows.by_rows(deltas), weights, column);
-            if let Some(bias) = bias_part.get_mut(o) {
-                *bias = sum(column);
+        let numbers = rows.sensitivities.nrows() * self.outputs;
+        in_parts(numbers, (weighted.rb_mut(), rows.sensitivities), |_, (weighted, sensitivities)| {
+            for (column, deltas) in weighted.col_iter_mut().zip(sensitivities.col_iter()) {
+                weighted_sum(rows.by_rows(deltas), weights, column_slice_mut(column));
             }
-        }
+        });
+        in_parts(numbers, (bias_part, weighted.rb()), |_, (biases, weighted)| {
+            for (bias, column) in biases.iter_mut().zip(weighted.col_iter()) {
+                *bias = sum(column_slice(column));
+            }
+        });
         let gradient = MatMut::from_column_major_slice_mut(weight_part, self.inputs, self.outputs);
         multiply(gradient, Accum::Replace, rows.inputs.transpose(), weighted.rb());
     }
