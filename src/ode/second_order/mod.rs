@@ -16,9 +16,9 @@
 //! P′ = P + h Q + Σᵢ xᵢ aᵢ,    Q′ = Q + Σᵢ wᵢ aᵢ,
 //! ```
 //!
-//! and the corrected state itself is computed only when somebody looks at it. One pass over the history judges a trial
-//! and, while steps stay the same, also predicts the next one; that prediction is dropped if the trial is rejected or the
-//! step changes. Errors are measured relative to predictions, which differ from states by less than the tolerance.
+//! and the corrected state itself is computed only when somebody looks at it. A step takes two passes over the history: one
+//! predicts, the other judges. Errors are measured relative to predictions, which differ from states by less than the
+//! tolerance.
 
 mod passes;
 
@@ -147,15 +147,10 @@ pub struct SecondOrder {
     places: [usize; KEPT],
     point: Point,
     order: usize,
-    /// The predictions at the last point, of the trial, and beyond it.
+    /// The predictions at the last point and of the trial.
     here: Pair,
     trial: Pair,
-    ahead: Pair,
     coefficients: Coefficients,
-    /// The end and the order of the step that `ahead` predicts, and its coefficients.
-    foreseen: Option<(f64, usize, Coefficients)>,
-    /// The size and the order of the last accepted step.
-    last_step: (f64, usize),
     state: Vec<f64>,
 }
 
@@ -173,11 +168,8 @@ impl SecondOrder {
             point,
             order: 1,
             here: pair.clone(),
-            trial: pair.clone(),
-            ahead: pair,
+            trial: pair,
             coefficients: Coefficients::default(),
-            foreseen: None,
-            last_step: (0.0, 0),
             state: vec![0.0; 2 * dim],
         }
     }
@@ -204,7 +196,7 @@ impl SecondOrder {
         let mut differences = [[0.0; KEPT]; STORED];
         differences[0][0] = 1.0;
         self.point = Point { times: [t; STORED], differences, count: 1, correction: Move::default() };
-        (self.order, self.foreseen, self.last_step) = (1, None, (0.0, 0));
+        self.order = 1;
     }
 
     /// The newest acceleration.
@@ -217,56 +209,42 @@ impl SecondOrder {
         self.point.count.min(self.order + 1)
     }
 
-    /// Predicts the state at `end`, unless that was done already, and evaluates there.
+    /// Predicts the state at `end` and evaluates there.
     fn attempt<R>(&mut self, rhs: &mut R, end: f64)
     where
         R: FnMut(f64, &[f64], &[f64], &mut [f64]),
     {
-        match self.foreseen.take() {
-            Some((time, order, coefficients)) if time == end && order == self.order => {
-                self.coefficients = coefficients;
-                std::mem::swap(&mut self.trial, &mut self.ahead);
-            }
-            _ => {
-                let (coefficients, step) = self.point.predict(end, self.order);
-                self.coefficients = coefficients;
-                let rows = newest(&self.rows, &self.places, step.rows());
-                let Pair { theta, velocity } = &mut self.trial;
-                shift(0, &step, &rows, &self.here, (theta, velocity), threads_are_free());
-            }
-        }
+        let (coefficients, step) = self.point.predict(end, self.order);
+        self.coefficients = coefficients;
+        let rows = newest(&self.rows, &self.places, step.rows());
+        let Pair { theta, velocity } = &mut self.trial;
+        shift(0, &step, &rows, &self.here, (theta, velocity), threads_are_free());
         let (theta, velocity) = (self.trial.theta.as_flattened(), self.trial.velocity.as_flattened());
         let free = &mut self.rows[self.places[KEPT - 1]];
         rhs(end, &theta[..self.dim], &velocity[..self.dim], &mut free.as_flattened_mut()[..self.dim]);
     }
 
-    /// The errors of the trial step to `end`; not finite if the prediction or its acceleration is not. Looks ahead while
-    /// steps stay the same.
-    fn errors(&mut self, end: f64, tolerance: Tolerance) -> Errors {
+    /// The errors of the trial step to `end`; not finite if the prediction or its acceleration is not.
+    fn errors(&self, end: f64, tolerance: Tolerance) -> Errors {
         let (order, last) = (self.order, self.last_difference());
         let h = end - self.point.times[0];
-        let after = self.point.after(&self.coefficients, end, order, last);
-        let steady = (h - self.last_step.0).abs() <= 1e-9 * h.abs() && order == self.last_step.1;
-        let (next, beyond) = if steady { after.predict(end + h, order) } else { Default::default() };
+        let after = self.point.differences_after(&self.coefficients, last);
         let mut differences = [[0.0; KEPT]; 4];
         for q in order.saturating_sub(2).max(1)..=last {
-            differences[q + 2 - order] = after.differences[q];
+            differences[q + 2 - order] = after[q];
         }
         let judge = Judge {
             rows: std::iter::once(self.places[KEPT - 1])
                 .chain(self.places)
-                .take((last + 1).max(beyond.rows()))
+                .take(last + 1)
                 .map(|place| self.rows[place].as_slice())
                 .collect(),
             differences,
-            beyond: steady.then_some(beyond),
             here: &self.here,
             trial: &self.trial,
             tolerance: (self.norm == ErrorNorm::Relative).then_some(tolerance),
         };
-        let Pair { theta, velocity } = &mut self.ahead;
-        let sums = judge.squares(0..self.trial.theta.len(), theta, velocity, threads_are_free());
-        self.foreseen = steady.then_some((end + h, order, next));
+        let sums = judge.squares(0..self.trial.theta.len(), threads_are_free());
         let total = |block: &Block| block.iter().sum::<f64>();
         Errors::new(order, last, |q| {
             let (theta, velocity) = (total(&sums[0][q + 2 - order]), total(&sums[1][q + 2 - order]));
@@ -283,7 +261,6 @@ impl SecondOrder {
 
     /// Moves to the end of the trial step.
     fn accept(&mut self, end: f64) {
-        self.last_step = (end - self.point.times[0], self.order);
         self.point = self.point.after(&self.coefficients, end, self.order, self.last_difference());
         self.places.rotate_right(1);
         std::mem::swap(&mut self.here, &mut self.trial);
@@ -361,7 +338,6 @@ impl<R: FnMut(f64, &[f64], &[f64], &mut [f64])> Steps<R> for SecondOrderSteps<'_
     }
 
     fn reject(&mut self) -> f64 {
-        self.system.foreseen = None;
         self.course.rejected(self.errors, &mut self.system.order)
     }
 

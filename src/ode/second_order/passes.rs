@@ -1,4 +1,4 @@
-//! The passes over the history: predicting, and judging a trial while predicting beyond it.
+//! The passes over the history: predicting, and judging a trial.
 
 use std::ops::Range;
 
@@ -64,13 +64,12 @@ fn arrive(h: f64, from: (&Block, &Block), shares: (&Block, &Block), theta: &mut 
     }
 }
 
-/// Judges a trial, and predicts beyond it.
+/// Judges a trial.
 pub(super) struct Judge<'a> {
     /// The accelerations, that of the trial first.
     pub(super) rows: Vec<&'a [Block]>,
     /// e_q for q = order − 2 … order + 1; zero where there is none.
     pub(super) differences: [Combination; 4],
-    pub(super) beyond: Option<Move>,
     pub(super) here: &'a Pair,
     pub(super) trial: &'a Pair,
     /// The scales of errors; none for those of velocities alone, as they are.
@@ -80,55 +79,24 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// The squares of the differences, relative to the scales of positions and of velocities, summed over a range of
     /// blocks: lane by lane, and part by part, so that the order does not depend on threads.
-    pub(super) fn squares(
-        &self,
-        range: Range<usize>,
-        theta: &mut [Block],
-        velocity: &mut [Block],
-        shared: bool,
-    ) -> [[Block; 4]; 2] {
+    pub(super) fn squares(&self, range: Range<usize>, shared: bool) -> [[Block; 4]; 2] {
         if let Some(middle) = middle(range.len()) {
             let (left, right) = (range.start..range.start + middle, range.start + middle..range.end);
-            let (theta_left, theta_right) = theta.split_at_mut(middle);
-            let (velocity_left, velocity_right) = velocity.split_at_mut(middle);
-            let (mut left, right) = either_way(
-                shared,
-                || self.squares(left, theta_left, velocity_left, shared),
-                || self.squares(right, theta_right, velocity_right, shared),
-            );
+            let (mut left, right) = either_way(shared, || self.squares(left, shared), || self.squares(right, shared));
             let lanes = left.as_flattened_mut().as_flattened_mut();
             lanes.iter_mut().zip(right.as_flattened().as_flattened()).for_each(|(left, right)| *left += right);
             return left;
         }
-        match &self.beyond {
-            Some(beyond) => self.pass(range, Some((beyond, theta, velocity))),
-            None => self.pass(range, None),
-        }
-    }
-
-    #[inline(always)]
-    fn pass(&self, range: Range<usize>, mut ahead: Option<(&Move, &mut [Block], &mut [Block])>) -> [[Block; 4]; 2] {
         vectorized(
             #[inline(always)]
             || {
                 let mut squares = [[[0.0; LANES]; 4]; 2];
-                for (place, index) in range.enumerate() {
+                for index in range {
                     let mut differences = [[0.0; LANES]; 4];
-                    let (mut positions, mut velocities) = ([0.0; LANES], [0.0; LANES]);
                     for (i, row) in self.rows.iter().enumerate() {
-                        let row = &row[index];
                         for (difference, combination) in differences.iter_mut().zip(&self.differences) {
-                            add(combination[i], row, difference);
+                            add(combination[i], &row[index], difference);
                         }
-                        if let Some((beyond, ..)) = &ahead {
-                            add(beyond.theta[i], row, &mut positions);
-                            add(beyond.velocity[i], row, &mut velocities);
-                        }
-                    }
-                    let (theta, velocity) = (&self.trial.theta[index], &self.trial.velocity[index]);
-                    if let Some((beyond, next_theta, next_velocity)) = &mut ahead {
-                        let next = (&mut next_theta[place], &mut next_velocity[place]);
-                        arrive(beyond.step, (theta, velocity), (&positions, &velocities), next.0, next.1);
                     }
                     let Some(tolerance) = self.tolerance else {
                         for (square, difference) in squares[1].iter_mut().zip(&differences) {
@@ -138,7 +106,9 @@ impl Judge<'_> {
                         }
                         continue;
                     };
-                    let ends = [(&self.here.theta[index], theta), (&self.here.velocity[index], velocity)];
+                    let (here, trial) = (self.here, self.trial);
+                    let ends =
+                        [(&here.theta[index], &trial.theta[index]), (&here.velocity[index], &trial.velocity[index])];
                     for (squares, (old, new)) in squares.iter_mut().zip(ends) {
                         let mut scale = [0.0; LANES];
                         for ((scale, old), new) in scale.iter_mut().zip(old).zip(new) {
