@@ -24,7 +24,7 @@ pub struct Tape {
 pub struct Kept {
     /// What its verbs need after a forward sweep, such as slopes φ′.
     pub matrix: Mat<f64>,
-    /// What they need in addition along a velocity, such as φ″z₁; empty until it is first requested.
+    /// What they need in addition along a velocity, such as φ″z₁ or h₀ + sh₁; empty until it is first requested.
     pub along: Mat<f64>,
     /// Room for a verb to work in; nothing in it is needed after the verb.
     pub room: Mat<f64>,

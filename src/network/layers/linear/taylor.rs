@@ -20,7 +20,7 @@ use faer::{Accum, MatMut, MatRef};
 use rayon::prelude::*;
 
 use crate::elementary::vectorized;
-use crate::linalg::{column_slice, column_slice_mut, dot, multiply, threads_are_free};
+use crate::linalg::{column_slice, column_slice_mut, dot, is_worth_sharing, multiply};
 use crate::map::resize;
 use crate::network::tape::Kept;
 
@@ -30,10 +30,8 @@ const POINTS: usize = 32;
 const WEIGHTS: usize = 2048;
 /// Outputs that are done together.
 const TOGETHER: usize = 64;
-/// Multiply-adds of each of the products from which on threads share them.
-const SHARED: usize = 4_000_000;
-/// One in this many columns is looked at for the size of a matrix.
-const LOOKED_AT: usize = 16;
+/// Columns that are looked at for the size of a matrix, about as many where it has more.
+const LOOKED_AT: usize = 64;
 /// Of s, as a power of two: far from where z₁ could overflow.
 const LARGEST_EXPONENT: f64 = 256.0;
 
@@ -74,8 +72,8 @@ pub(super) fn three_products(
     let n = outputs.nrows() / 3;
     let (h0, h1) = inputs.split_at_row(n);
     let Some(s) = place([theta.weights, velocity.weights, h0, h1]) else { return false };
-    let is_shared = threads_are_free() && n * h0.ncols() * outputs.ncols() >= SHARED;
-    let threads = if is_shared { rayon::current_num_threads() } else { 1 };
+    let work = n as f64 * h0.ncols() as f64 * outputs.ncols() as f64;
+    let threads = if is_worth_sharing(work) { rayon::current_num_threads() } else { 1 };
     let each = outputs.ncols().div_ceil(threads).next_multiple_of(TOGETHER);
     let Kept { along: h, room, .. } = kept;
     resize(h, n, h0.ncols());
@@ -112,7 +110,7 @@ pub(super) fn three_products(
 /// s, a power of two, so that multiplying by it is exact.
 fn place(factors: [MatRef<'_, f64>; 4]) -> Option<f64> {
     let [weights, change, h0, h1] = factors.map(|factor| {
-        let looked_at = (0..factor.ncols()).step_by(LOOKED_AT);
+        let looked_at = (0..factor.ncols()).step_by((factor.ncols() / LOOKED_AT).max(1));
         let squares: f64 = looked_at.map(|j| column_slice(factor.col(j))).map(|column| dot(column, column)).sum();
         squares.sqrt()
     });
