@@ -48,10 +48,6 @@ impl Memory {
         self.spare.extend(self.fresh.drain(..));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.used == 0
-    }
-
     /// Remembers a product of the solve that goes on.
     pub(super) fn remember(&mut self, direction: &[f64], image: &[f64]) {
         let bend = dot(direction, image);
@@ -149,7 +145,7 @@ mod tests {
         memory.correct(&mut u, |u| u.iter_mut().for_each(|value| *value *= 0.5));
         assert!(u.iter().zip([1.0, -1.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{u:?}");
         memory.clear();
-        assert!(memory.is_empty());
+        assert_eq!(memory.used, 0);
     }
 
     #[test]

@@ -18,9 +18,10 @@
 //! All of this counts products and multiply-adds, never time: the same path has the same bits everywhere.
 //!
 //! ‖δa‖_G is also the residual J̃ᵀz − Ga in the norm of G⁻¹: it measures errors in all directions, while the drift of vᵀGv
-//! sees only vᵀδa. In weight space it is the error that conjugate gradients minimise, and each step says by how much it
-//! diminished it: the sum over the last few steps estimates what there was before them (Strakoš and Tichý 2002); with a
-//! factor P ≈ G it is about √(rᵀP⁻¹r). In function space it is at most ‖r‖.
+//! sees only vᵀδa. In weight space it is the error that conjugate gradients minimise. With a factor P ≈ G, corrected by what
+//! products have told, it is about √(rᵀP⁻¹r), and the largest such number of the latest iterates is taken for it; without
+//! one, each step says by how much it diminished the error, and the sum over the last few steps estimates what there was
+//! before them (Strakoš and Tichý 2002). In function space the error is at most ‖r‖.
 
 mod history;
 mod memory;
