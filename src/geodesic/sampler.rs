@@ -14,6 +14,7 @@ use super::paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
 use super::samples::{Outcome, Samples};
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
+use crate::linalg::lead;
 use crate::memory::{self, Reservation};
 use crate::metric::Metric;
 use crate::ode::{self, Integrator};
@@ -72,8 +73,10 @@ pub(super) fn for_each_index<W, T: Send>(
     work: impl Fn(&mut W, usize) -> Result<T> + Sync + Send,
 ) -> Result<Vec<T>> {
     if range.len() < rayon::current_num_threads() {
-        let mut worker = prepare()?;
-        return range.map(|index| work(&mut worker, index)).collect();
+        return lead(|| {
+            let mut worker = prepare()?;
+            range.map(|index| work(&mut worker, index)).collect()
+        });
     }
     // An evaluator that could not be created is tried again for the next index, and its error is reported there.
     let attempt = |worker: &mut Option<W>, index| {

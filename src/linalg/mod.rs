@@ -13,6 +13,7 @@ mod parts;
 mod rounded;
 mod small;
 mod symmetric;
+mod threads;
 
 pub(crate) use arrays::{columns_of, first_not_finite, write_rows};
 pub use cholesky::{Cholesky, FailedPivot};
@@ -28,6 +29,7 @@ pub use symmetric::{
     PackedFactor, inverse_lower, mirror_lower, pack_lower, packed_diagonal, packed_length, trace_of_product,
     unpack_lower,
 };
+pub(crate) use threads::{lead, share, threads_are_free};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,11 +64,6 @@ pub fn parallelism(work: f64) -> Par {
 /// Whether threads are free to share products of `work` multiply-adds, and gain by it.
 pub(crate) fn is_worth_sharing(work: f64) -> bool {
     work >= PARALLEL_THRESHOLD && threads_are_free()
-}
-
-/// Whether there are several threads and none of them is running this, so that work may be shared among them.
-pub(crate) fn threads_are_free() -> bool {
-    rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none()
 }
 
 /// Up to this many columns (of the left factor) or rows (of the product) a plain loop beats faer's blocked kernels.

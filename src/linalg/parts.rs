@@ -5,7 +5,7 @@
 
 use faer::{MatMut, MatRef};
 
-use super::threads_are_free;
+use super::{share, threads_are_free};
 
 /// From this many numbers on, work on columns is worth sharing.
 const SHARED: usize = 1 << 15;
@@ -75,5 +75,6 @@ fn divide<C: Columns>(parts: usize, first: usize, columns: C, work: &(impl Fn(us
     }
     let middle = count * left / parts;
     let (before, after) = columns.divide(middle);
-    rayon::join(|| divide(left, first, before, work), || divide(parts - left, first + middle, after, work));
+    let (before, after) = (|| divide(left, first, before, work), || divide(parts - left, first + middle, after, work));
+    share(|| rayon::join(before, after));
 }

@@ -15,7 +15,7 @@ use faer::linalg::triangular_inverse;
 use faer::{Mat, MatMut, MatRef};
 use rayon::prelude::*;
 
-use super::{Cholesky, column_slice, parallelism, threads_are_free};
+use super::{Cholesky, column_slice, parallelism, share, threads_are_free};
 use crate::elementary::vectorized;
 
 /// Columns that are taken together: each entry of a vector is then read and written once for all of them.
@@ -119,7 +119,8 @@ impl RoundedFactor {
         room.resize((PARTS + 1) * size, 0.0);
         let (u, shares) = room.split_at_mut(size);
         if size >= SHARED && threads_are_free() {
-            shares.par_chunks_mut(size).enumerate().for_each(|(part, share)| self.add_part(part, u, share));
+            let parts = shares.par_chunks_mut(size).enumerate();
+            share(|| parts.for_each(|(part, share)| self.add_part(part, u, share)));
         } else {
             shares.chunks_mut(size).enumerate().for_each(|(part, share)| self.add_part(part, u, share));
         }

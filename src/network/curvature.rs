@@ -12,7 +12,7 @@ use faer::{Accum, MatMut, MatRef};
 use rayon::prelude::*;
 
 use super::layer::LayerRows;
-use crate::linalg::{Number, column_slice, column_slice_mut, threads_are_free};
+use crate::linalg::{Number, column_slice, column_slice_mut, share, threads_are_free};
 use crate::map::{Scratch, TileBuffers};
 
 /// The shape of a layer whose rows are outer products δ ⊗ (h, 1): of W, `[outputs, inputs]` row by row, then b.
@@ -167,7 +167,7 @@ fn block<T: Summed>(
         };
         match tiles.len() {
             1 => buffers.iter_mut().zip(tiles).for_each(sum),
-            _ => buffers.par_iter_mut().zip(tiles).for_each(sum),
+            _ => share(|| buffers.par_iter_mut().zip(tiles).for_each(sum)),
         }
         for (TileBuffers { product, .. }, (input_tile, output_tile)) in buffers.iter().zip(tiles) {
             for (outputs, column) in output_tile.clone().zip(product.col_iter()) {

@@ -13,7 +13,7 @@
 use super::control::Probe;
 use super::tableau::{Stage, Tableau};
 use crate::elementary::vectorized;
-use crate::linalg::threads_are_free;
+use crate::linalg::{share, threads_are_free};
 
 /// Numbers in one block of a [`Row`].
 pub(crate) const LANES: usize = 8;
@@ -171,7 +171,7 @@ pub(crate) fn either_way<A: Send, B: Send>(
     left: impl FnOnce() -> A + Send,
     right: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    if shared { rayon::join(left, right) } else { (left(), right()) }
+    if shared { share(|| rayon::join(left, right)) } else { (left(), right()) }
 }
 
 /// out = y + h Σᵢ wᵢ kᵢ.

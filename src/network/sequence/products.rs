@@ -7,7 +7,7 @@ use faer::{Accum, MatMut, MatRef};
 use rayon::prelude::*;
 
 use super::{Place, Sequence, n_points};
-use crate::linalg::{add_scaled, multiply, threads_are_free};
+use crate::linalg::{add_scaled, multiply, share, threads_are_free};
 use crate::map::{BlockCovariance, BlockShape, BlockSums, Scratch, dense_curvature};
 use crate::network::curvature::{self, OuterProducts};
 use crate::network::layer::{Layer, LayerRows, LayerVerbs, Verbs};
@@ -111,12 +111,12 @@ impl Sequence {
                     let room = || (Scratch::default(), vec![0.0; columns * together]);
                     let fewest = several.len().div_ceil(2 * rayon::current_num_threads());
                     let targets: Vec<&mut [f64]> = targets.collect();
-                    several.par_iter().zip(targets).with_min_len(fewest).for_each_init(
-                        room,
-                        |room, (start, target)| {
+                    let parts = several.par_iter().zip(targets).with_min_len(fewest);
+                    share(|| {
+                        parts.for_each_init(room, |room, (start, target)| {
                             of_points(*start, &mut room.0, &mut room.1, target);
-                        },
-                    );
+                        });
+                    });
                 }
             }
             // In the order of the points, whoever made them.

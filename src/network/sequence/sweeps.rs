@@ -7,7 +7,7 @@ use faer::{Mat, MatMut, MatRef};
 use rayon::prelude::*;
 
 use super::{Sequence, n_points};
-use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, threads_are_free};
+use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, share, threads_are_free};
 use crate::map::resize;
 use crate::network::layer::{LayerVerbs, Verbs};
 use crate::network::tape::{Kept, Tape};
@@ -301,7 +301,7 @@ fn add_seconds(tape: &Tape, seconds: &mut [f64]) {
     };
     let starts: Vec<usize> = (0..width).step_by(SUMMED_TOGETHER).collect();
     let parts: Vec<Vec<f64>> = match threads_are_free() {
-        true => starts.into_par_iter().map(part).collect(),
+        true => share(|| starts.into_par_iter().map(part).collect()),
         false => starts.into_iter().map(part).collect(),
     };
     parts.iter().for_each(|part| add_scaled(1.0, part, seconds));

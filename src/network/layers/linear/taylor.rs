@@ -20,7 +20,7 @@ use faer::{Accum, MatMut, MatRef};
 use rayon::prelude::*;
 
 use crate::elementary::vectorized;
-use crate::linalg::{column_slice, column_slice_mut, dot, is_worth_sharing, multiply};
+use crate::linalg::{column_slice, column_slice_mut, dot, is_worth_sharing, multiply, share};
 use crate::map::resize;
 use crate::network::tape::Kept;
 
@@ -102,7 +102,7 @@ pub(super) fn three_products(
         some(0, outputs, room.as_mut());
     } else {
         let parts = outputs.par_col_chunks_mut(each).zip(room.as_mut().par_col_chunks_mut(TOGETHER));
-        parts.enumerate().for_each(|(index, (outputs, sums))| some(index * each, outputs, sums));
+        share(|| parts.enumerate().for_each(|(index, (outputs, sums))| some(index * each, outputs, sums)));
     }
     true
 }
