@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use common::geometry::{likelihoods, random_target, relative_error};
 use common::normal_vector;
+use faer::Mat;
 use riemannian_laplace::Activation;
 use riemannian_laplace::internals::geodesic::ExponentialMap;
-use riemannian_laplace::internals::laplace::{IterativeOptions, Precision, SolverName, Space, Structure};
+use riemannian_laplace::internals::laplace::{IterativeOptions, Precision, SolverName, Space, Structure, WeightSpace};
 use riemannian_laplace::internals::likelihood::{Categorical, Gaussian, Likelihood};
 use riemannian_laplace::internals::metric::{self, Metric, Pullback};
 use riemannian_laplace::internals::prior::PriorPrecision;
@@ -106,6 +107,37 @@ fn a_badly_conditioned_system_is_factored_and_its_factor_renewed() {
         let error = relative_error(&end.theta, &want.theta);
         assert!(error < 5e-3, "{error:e}");
     }
+}
+
+#[test]
+fn the_first_factor_is_a_known_one_if_that_is_near() {
+    let (target, theta, velocity) = problem(Arc::new(Gaussian::new(0.05).unwrap()), 1);
+    let exact = metric::fisher(&target).with_structure(Structure::WeightSpace);
+    let want = acceleration(&exact, &theta, &velocity);
+    let there = exact.at(&theta).unwrap();
+    let mut far_curvature = there.to_matrix();
+    (0..theta.len()).for_each(|k| far_curvature[(k, k)] *= 1.0 + (k % 3) as f64);
+    let prior = target.prior().precision();
+    let near = WeightSpace::new((0.5 * &there.to_matrix()).as_ref(), prior).unwrap();
+    let far = WeightSpace::new(far_curvature.as_ref(), prior).unwrap();
+    let other_size = WeightSpace::new(Mat::identity(3, 3).as_ref(), &PriorPrecision::scalar(1.0, &[3]).unwrap());
+    let options = in_space(Space::Weights, 1e-3);
+    let products = |known: Option<WeightSpace>| {
+        let metric = known.map_or(exact.clone(), |known| exact.clone().starting_near(Arc::new(known)));
+        let metric = metric.with_iteration(&theta, options).unwrap();
+        let found = acceleration(&metric, &theta, &velocity);
+        let squared = |u: &[f64]| metric.evaluator().squared_speed(&theta, u);
+        let off: Vec<f64> = found.iter().zip(&want).map(|(a, b)| a - b).collect();
+        assert!(squared(&off) <= 2e-6 * squared(&velocity) + 1e-6 * squared(&want));
+        metric.solver_report().unwrap().products
+    };
+    let made = products(None);
+    assert_eq!(products(Some(there)), made);
+    // Half of the curvature serves, with a few products more; what is far off, or of another size, is not taken.
+    let taken = products(Some(near));
+    assert!(taken > made && taken <= made + 6, "{made} {taken}");
+    assert_eq!(products(Some(far)), made);
+    assert_eq!(products(other_size.ok()), made);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! kink a geodesic crosses, vᵀGv is not conserved, and no tolerance can change that: such geodesics are integrated once,
 //! within the step limit, and their drift is reported unchanged.
 
+use std::sync::Arc;
+
 use ndarray::ArrayView2;
 
 use super::exponential::{Accuracy, GeodesicOptions};
@@ -18,7 +20,7 @@ use super::samples::Samples;
 use super::smoothing::{self, Smoothing};
 use super::subsampled::{MetricBatch, Subsampling, SumOverData, of_all_data};
 use crate::error::{Error, Result, Unsupported};
-use crate::laplace::{IterativeOptions, Laplace, MatrixFreeOptions};
+use crate::laplace::{IterativeOptions, Laplace, MatrixFreeOptions, Precision};
 use crate::memory;
 use crate::metric::{self, Metric, Pullback};
 use crate::progress::Progress;
@@ -50,15 +52,21 @@ pub struct MetricOptions {
 
 /// A solver for geodesics of a certain accuracy.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PathSolver {
+pub(super) struct PathSolver<'a> {
     solver: MetricSolver,
     /// The relative tolerance at which paths are first integrated.
     rtol: f64,
+    /// A precision that the metric is near to where geodesics start.
+    precision: Option<&'a Arc<dyn Precision>>,
 }
 
-impl PathSolver {
+impl<'a> PathSolver<'a> {
     /// The metric with this solver, after checking that `workers` evaluators fit in memory.
     pub(super) fn apply(self, metric: Pullback, base: &[f64], workers: usize) -> Result<Pullback> {
+        let metric = match self.precision {
+            Some(precision) => metric.starting_near(precision.clone()),
+            None => metric,
+        };
         let metric = match self.solver {
             MetricSolver::Auto => metric.with_cheapest_solver(base, self.rtol)?,
             MetricSolver::Exact => metric,
@@ -87,13 +95,18 @@ impl PathSolver {
             MetricSolver::MatrixFree(options) => MetricSolver::MatrixFree(options.for_integrator(rtol)),
             MetricSolver::Auto | MetricSolver::Exact | MetricSolver::Iterative(_) => solver,
         };
-        Self { solver, rtol: options.first_tolerances(n_params).0 }
+        Self { solver, rtol: options.first_tolerances(n_params).0, precision: None }
+    }
+
+    /// The same for a metric that is near the precision of this posterior where geodesics start.
+    fn near(self, laplace: &'a Laplace) -> Self {
+        Self { precision: Some(laplace.precision()), ..self }
     }
 
     /// The one that only provides speeds: no matrix and no preconditioner is needed.
     pub(super) fn for_speeds() -> Self {
         let options = MatrixFreeOptions { max_rank: 0, ..Default::default() };
-        Self { solver: MetricSolver::MatrixFree(options), rtol: 1.0 }
+        Self { solver: MetricSolver::MatrixFree(options), rtol: 1.0, precision: None }
     }
 }
 
@@ -155,7 +168,7 @@ pub fn sample_posterior_watched(
         if let Some(batch) = how.batch {
             return Subsampling { target, name, batch, solver, base, precision }.sample(&options, watch);
         }
-        let metric = of_all_data(target, name, solver, base, options.workers())?;
+        let metric = of_all_data(target, name, solver.near(&posterior), base, options.workers())?;
         let mut samples = sample_watched(&metric, base, precision, &options, watch)?;
         samples.report_on(&metric);
         Ok(samples)
@@ -194,7 +207,7 @@ pub fn exponential_map(
     let (base, options) = (laplace.parameters(), for_network(laplace, width, options));
     let sum_over_data = |name| {
         let target = &smoothing::target(laplace, metric, width)?;
-        let solver = PathSolver::new(MetricSolver::Auto, &options, base.len());
+        let solver = PathSolver::new(MetricSolver::Auto, &options, base.len()).near(laplace);
         let workers = rayon::current_num_threads().min(velocities.nrows());
         let metric = of_all_data(target, name, solver, base, workers)?;
         let mut ends = exponentials(&metric, base, velocities, options, progress)?;

@@ -55,7 +55,7 @@ pub(super) struct Subsampling<'a> {
     pub target: &'a Target,
     pub name: SumOverData,
     pub batch: MetricBatch,
-    pub solver: PathSolver,
+    pub solver: PathSolver<'a>,
     pub base: &'a [f64],
     pub precision: &'a dyn Precision,
 }
@@ -128,7 +128,7 @@ impl Subsampling<'_> {
         Subsampled::new(self.target, &draw_batch(self.points(), self.batch.size, seed, index)?)
     }
 
-    fn metric(&self, part: &Subsampled, solver: PathSolver, workers: usize) -> Result<Pullback> {
+    fn metric(&self, part: &Subsampled, solver: PathSolver<'_>, workers: usize) -> Result<Pullback> {
         Ok(match self.name {
             SumOverData::EmpiricalFisher => solver.apply(part.empirical_fisher(), self.base, workers)?,
             SumOverData::Fisher => solver.apply(part.fisher(), self.base, workers)?,
@@ -146,7 +146,7 @@ impl Subsampling<'_> {
 pub(super) fn of_all_data(
     target: &Target,
     name: SumOverData,
-    solver: PathSolver,
+    solver: PathSolver<'_>,
     base: &[f64],
     workers: usize,
 ) -> Result<Pullback> {

@@ -12,6 +12,7 @@ use super::solver_report::SolverReport;
 use super::{function_space, weight_ridge, weight_space};
 use crate::error::{Error, Result, Unsupported, check_size};
 use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::linalg::Cholesky;
 use crate::map::{Map, PulledBack, Rows, frozen_rows};
 use crate::prior::PriorPrecision;
 
@@ -150,12 +151,13 @@ impl Ridge {
 
     /// The solver with the least work, counted in multiply-adds, for paths from `base` at this relative tolerance: one
     /// of the exact ones, or conjugate gradients where both are dearer by far. Nothing is timed: the same problem always
-    /// gets the same solver.
+    /// gets the same solver. `near` is the factor of a matrix near the metric's at `base`, if one is known.
     pub fn cheapest(
         map: &Arc<dyn Map>,
         likelihood: &dyn Likelihood,
         prior: &PriorPrecision,
         base: &[f64],
+        near: Option<&Cholesky>,
         rtol: f64,
     ) -> Result<Self> {
         let exact = Self::cheaper(&**map, prior);
@@ -168,7 +170,7 @@ impl Ridge {
         if !prior.is_proper() || exact_work < WORTH_ITERATING * products * iterative::product_work(&**map) {
             return Ok(exact);
         }
-        Ok(Ridge::Iterative(Arc::new(Iterative::new(map, likelihood, prior, base, options)?)))
+        Ok(Ridge::Iterative(Arc::new(Iterative::new(map, likelihood, prior, base, near, options)?)))
     }
 
     /// The name of the solver.

@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::problem::{BatchRows, Problem};
 use super::without_matrix::Estimates;
 use crate::error::{Error, PosteriorError, Result, UnknownStructure, Unsupported};
+use crate::linalg::Cholesky;
 use crate::map::Rows;
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -71,6 +72,10 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
             column.iter().enumerate().for_each(|(i, value)| matrix[(i, j)] = *value);
         }
         matrix
+    }
+    /// The factor L of G = LLᵀ, where there is one.
+    fn factor(&self) -> Option<&Cholesky> {
+        None
     }
     /// product ← G u.
     fn times(&self, direction: &[f64], product: &mut [f64]);

@@ -343,6 +343,10 @@ impl Precision for WeightSpace {
         self.matrix().to_owned()
     }
 
+    fn factor(&self) -> Option<&Cholesky> {
+        Some(self.cholesky())
+    }
+
     fn times(&self, direction: &[f64], product: &mut [f64]) {
         let size = direction.len();
         let direction = MatRef::from_column_major_slice(direction, size, 1);

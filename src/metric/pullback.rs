@@ -11,11 +11,11 @@ use faer::{Accum, Mat};
 use super::{Beside, Metric, MetricEvaluator, Pull};
 use crate::error::Result;
 use crate::laplace::{
-    Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverName, SolverReport,
-    Structure, WeightSpace,
+    Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Precision, Ridge, RidgeSolver, SolverName,
+    SolverReport, Structure, WeightSpace,
 };
 use crate::likelihood::{Likelihood, PointEvaluator};
-use crate::linalg::add_scaled;
+use crate::linalg::{Cholesky, add_scaled};
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -29,6 +29,8 @@ pub struct Pullback {
     likelihood: Arc<dyn Likelihood>,
     prior: PriorPrecision,
     ridge: Ridge,
+    /// A precision near G(θ) where geodesics start.
+    near: Option<Arc<dyn Precision>>,
 }
 
 impl Pullback {
@@ -42,7 +44,7 @@ impl Pullback {
     /// The same for a prior that is known to have the map's groups.
     pub(super) fn fitting(map: Arc<dyn Map>, likelihood: Arc<dyn Likelihood>, prior: PriorPrecision) -> Self {
         let ridge = Ridge::cheaper(&*map, &prior);
-        Self { map, likelihood, prior, ridge }
+        Self { map, likelihood, prior, ridge, near: None }
     }
 
     /// The same metric with a chosen solver (the function-space solver needs a proper prior, and is not used without
@@ -89,10 +91,24 @@ impl Pullback {
         Ok(self)
     }
 
+    /// The same metric, for geodesics that start where it is near this precision: as those from θ̂ do, near the posterior's.
+    /// An iterative solver that is chosen after this takes the precision's factor, if it has one, for its first
+    /// preconditioner, where that is worth its price: one that is near costs less than one that is made.
+    #[must_use]
+    pub fn starting_near(self, precision: Arc<dyn Precision>) -> Self {
+        Self { near: Some(precision), ..self }
+    }
+
+    /// The factor of the precision that G is near to where geodesics start.
+    fn factor_near(&self) -> Option<&Cholesky> {
+        self.near.as_ref().and_then(|precision| precision.factor())
+    }
+
     /// The same metric with accelerations by conjugate gradients that remember their path, in weight or function space.
     /// Whether a factor is worth its price is found out at `base`, where the geodesics start.
     pub fn with_iteration(mut self, base: &[f64], options: IterativeOptions) -> Result<Self> {
-        let shared = Iterative::new(&self.map, &*self.likelihood, &self.prior, base, options)?;
+        let (map, likelihood) = (&self.map, &*self.likelihood);
+        let shared = Iterative::new(map, likelihood, &self.prior, base, self.factor_near(), options)?;
         self.ridge = Ridge::Iterative(Arc::new(shared));
         Ok(self)
     }
@@ -100,7 +116,8 @@ impl Pullback {
     /// The same metric with the solver that takes the least work for geodesics from `base` at this relative tolerance,
     /// by a count of multiply-adds.
     pub fn with_cheapest_solver(mut self, base: &[f64], rtol: f64) -> Result<Self> {
-        self.ridge = Ridge::cheapest(&self.map, &*self.likelihood, &self.prior, base, rtol)?;
+        let (map, likelihood) = (&self.map, &*self.likelihood);
+        self.ridge = Ridge::cheapest(map, likelihood, &self.prior, base, self.factor_near(), rtol)?;
         Ok(self)
     }
 

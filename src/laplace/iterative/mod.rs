@@ -130,6 +130,8 @@ impl Space {
 struct Prices {
     /// Of a factor.
     factor: f64,
+    /// Of the part of it that remains where the factor of a matrix is known: rounding and inverting that.
+    known: f64,
     /// Of a product alone.
     product: f64,
 }
@@ -149,12 +151,14 @@ pub struct Iterative {
 }
 
 impl Iterative {
-    /// Looks at the system at `base`, where the geodesics start: is it worth a factor?
+    /// Looks at the system at `base`, where the geodesics start: is it worth a factor? If a factor of a matrix near it is
+    /// known, that is taken, unless it serves badly.
     pub fn new(
         map: &Arc<dyn Map>,
         likelihood: &dyn Likelihood,
         prior: &PriorPrecision,
         base: &[f64],
+        near: Option<&Cholesky>,
         options: IterativeOptions,
     ) -> Result<Self> {
         options.validate()?;
@@ -169,31 +173,56 @@ impl Iterative {
         let size = space.size(&**map);
         let product = product_work(&**map);
         let with_factor = product + solve_work(size);
-        let prices = Prices { factor: factor_work / with_factor, product: product / with_factor };
+        let known_work = ROUNDED_PRICE * (size as f64).powi(3) / 6.0;
+        let [factor, known, product] = [factor_work, known_work, product].map(|work| work / with_factor);
+        let prices = Prices { factor, known, product };
         let prices = (size <= LARGEST_FACTOR).then_some(prices);
         let mut shared = Self { space, options, prices, rounds, base: None, tally: Tally::default() };
-        if let Some(patience) = shared.patience(false) {
-            let rows = rows_at_base(map, likelihood, base)?;
-            let mut system = System::new(space, &*rows);
-            let (mut force, mut scratch) = (vec![0.0; rows.n_rows()], Scratch::default());
-            fill_standard_normal(&mut stream(0, Purpose::Preconditioner, 0), &mut force);
-            let rule = StoppingRule { tolerance: options.residual(1.0), max_products: patience };
-            system.set_force(&*rows, &mut scratch, prior, &force, norm(&force));
-            if !system.solve(&*rows, &mut scratch, prior, None, rule).converged {
-                let mut factor = Factor::new(size, rounds);
-                if factor.make(space, &*rows, &mut scratch, prior) {
-                    shared.base = Some(Arc::new(factor.rounded));
-                }
-            }
+        if shared.prices.is_some() {
+            shared.base = shared.factor_at_base(&*rows_at_base(map, likelihood, base)?, prior, near);
         }
         Ok(shared)
     }
 
+    /// The factor for the rows at the base point; none where solves take few products without.
+    fn factor_at_base(
+        &self,
+        rows: &dyn Rows,
+        prior: &PriorPrecision,
+        near: Option<&Cholesky>,
+    ) -> Option<Arc<RoundedFactor>> {
+        let (mut system, mut scratch) = (System::new(self.space, rows), Scratch::default());
+        let (size, mut force) = (system.solution.len(), vec![0.0; rows.n_rows()]);
+        fill_standard_normal(&mut stream(0, Purpose::Preconditioner, 0), &mut force);
+        let mut serves = |factor: Option<&RoundedFactor>, max_products: usize, scratch: &mut Scratch| {
+            system.set_force(rows, scratch, prior, &force, norm(&force));
+            let rule = StoppingRule { tolerance: self.options.residual(1.0), max_products };
+            let mut memory = Memory::default();
+            system.solve(rows, scratch, prior, factor.map(|factor| (factor, &mut memory)), rule).converged
+        };
+        let near = near.filter(|factor| self.space == Space::Weights && factor.size() == size);
+        let Prices { factor: made, known, product } = self.prices?;
+        let price = if near.is_some() { known } else { made };
+        if serves(None, patience(PATIENCE * price, product), &mut scratch) {
+            return None;
+        }
+        let mut known = RoundedFactor::new();
+        if near.is_some_and(|factor| known.round(factor)) && serves(Some(&known), LEAST_PATIENCE as usize, &mut scratch)
+        {
+            return Some(Arc::new(known));
+        }
+        let mut factor = Factor::new(size, self.rounds);
+        factor.make(self.space, rows, &mut scratch, prior).then(|| Arc::new(factor.rounded))
+    }
+
     /// Products, with or without a factor, after which a factor for the current rows is made.
     fn patience(&self, with_factor: bool) -> Option<usize> {
-        let Prices { factor, product } = self.prices?;
-        let (patience, product) = if with_factor { (PATIENCE_WITH_FACTOR, 1.0) } else { (PATIENCE, product) };
-        Some(((patience * factor).max(LEAST_PATIENCE) / product) as usize)
+        let Prices { factor, product, .. } = self.prices?;
+        Some(if with_factor {
+            patience(PATIENCE_WITH_FACTOR * factor, 1.0)
+        } else {
+            patience(PATIENCE * factor, product)
+        })
     }
 
     /// The space of the unknowns.
@@ -213,6 +242,11 @@ impl Iterative {
     pub fn report(&self) -> SolverReport {
         self.tally.report(0)
     }
+}
+
+/// The products of this price that are waited for until a factor is made.
+fn patience(worth: f64, product: f64) -> usize {
+    (worth.max(LEAST_PATIENCE) / product) as usize
 }
 
 /// Multiply-adds of a product with either system, in units of those of a blocked matrix product.
