@@ -86,9 +86,9 @@ const LEAST_PATIENCE: f64 = 8.0;
 /// What a multiply-add of products with rows costs, in multiply-adds of a blocked product, as the bench `solvers` measures
 /// them (picoseconds, on one busy machine: digits 116 to 53, regression 96 to 45).
 const PRODUCT_PRICE: f64 = 2.0;
-/// The same for a number of the square that a solve reads half of (measured when it read the triangle twice: 1.5 ms for
-/// 3,051 columns, 0.07 for 700; once takes less, and the samples timed in `RESULTS.md` are with this price).
-const READING_PRICE: f64 = 4.0;
+/// The same for a number of the square that a solve reads half of (0.76 ms for 3,051 columns, and a quarter of a
+/// millisecond for the corrections by remembered products, where a multiply-add of a blocked product takes 51 picoseconds).
+const READING_PRICE: f64 = 2.0;
 
 /// What a solve with the factor of a matrix of this size costs.
 fn solve_work(size: usize) -> f64 {
@@ -165,16 +165,17 @@ impl Iterative {
         check_base(map, prior, base)?;
         let space = options.space.unwrap_or(Space::smaller(&**map));
         let rounds = space == Space::Weights && prior.matrix().is_none() && map.rounds_curvature(map.n_outputs());
-        let factor_work = match space {
-            Space::Weights if rounds => ROUNDED_PRICE * weight_space::work(&**map),
-            Space::Weights => weight_space::work(&**map),
-            Space::Functions => function_space::work(&**map, prior),
-        };
         let size = space.size(&**map);
+        let inverse_work = ROUNDED_PRICE * (size as f64).powi(3) / 6.0;
+        let factor_work = inverse_work
+            + match space {
+                Space::Weights if rounds => ROUNDED_PRICE * weight_space::work(&**map),
+                Space::Weights => weight_space::work(&**map),
+                Space::Functions => function_space::work(&**map, prior),
+            };
         let product = product_work(&**map);
         let with_factor = product + solve_work(size);
-        let known_work = ROUNDED_PRICE * (size as f64).powi(3) / 6.0;
-        let [factor, known, product] = [factor_work, known_work, product].map(|work| work / with_factor);
+        let [factor, known, product] = [factor_work, inverse_work, product].map(|work| work / with_factor);
         let prices = Prices { factor, known, product };
         let prices = (size <= LARGEST_FACTOR).then_some(prices);
         let mut shared = Self { space, options, prices, rounds, base: None, tally: Tally::default() };

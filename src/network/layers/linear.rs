@@ -255,12 +255,12 @@ impl LayerVerbs for Linear {
     fn times(&self, direction: &[f64], rows: LayerRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
         let n = rows.n_points();
         let mut moved = scratch.matrix(n, self.outputs);
-        let (weights, biases) = (self.weights_transposed(direction), self.biases(direction));
-        multiply_with_offsets(moved.rb_mut(), biases, rows.inputs, weights);
-        for (change, sensitivity) in moved.rb().col_iter().zip(rows.sensitivities.col_iter()) {
+        multiply(moved.rb_mut(), Accum::Replace, rows.inputs, self.weights_transposed(direction));
+        let biases = self.biases(direction).iter().copied().chain(std::iter::repeat(0.0));
+        for ((change, bias), sensitivity) in moved.rb().col_iter().zip(biases).zip(rows.sensitivities.col_iter()) {
             let change = column_slice(change);
             for (block, deltas) in product.chunks_exact_mut(n.max(1)).zip(rows.by_rows(sensitivity)) {
-                add_products(deltas, change, block);
+                add_shifted_products(1.0, bias, change, deltas, block);
             }
         }
     }
@@ -270,16 +270,22 @@ impl LayerVerbs for Linear {
         let mut weighted = scratch.matrix(rows.n_points(), self.outputs);
         let (weight_part, bias_part) = product.split_at_mut(self.n_weights());
         let numbers = rows.sensitivities.nrows() * self.outputs;
-        in_parts(numbers, (weighted.rb_mut(), rows.sensitivities), |_, (weighted, sensitivities)| {
-            for (column, deltas) in weighted.col_iter_mut().zip(sensitivities.col_iter()) {
-                weighted_sum(rows.by_rows(deltas), weights, column_slice_mut(column));
-            }
-        });
-        in_parts(numbers, (bias_part, weighted.rb()), |_, (biases, weighted)| {
-            for (bias, column) in biases.iter_mut().zip(weighted.col_iter()) {
-                *bias = sum(column_slice(column));
-            }
-        });
+        let all = (weighted.rb_mut(), rows.sensitivities);
+        if bias_part.is_empty() {
+            in_parts(numbers, all, |_, (weighted, sensitivities)| {
+                for (column, deltas) in weighted.col_iter_mut().zip(sensitivities.col_iter()) {
+                    weighted_sum(rows.by_rows(deltas), weights, column_slice_mut(column));
+                }
+            });
+        } else {
+            in_parts(numbers, (all, bias_part), |_, ((weighted, sensitivities), biases)| {
+                let columns = weighted.col_iter_mut().map(column_slice_mut).zip(sensitivities.col_iter());
+                for ((column, deltas), bias) in columns.zip(biases) {
+                    weighted_sum(rows.by_rows(deltas), weights, column);
+                    *bias = sum(column);
+                }
+            });
+        }
         let gradient = MatMut::from_column_major_slice_mut(weight_part, self.inputs, self.outputs);
         multiply(gradient, Accum::Replace, rows.inputs.transpose(), weighted.rb());
     }
