@@ -32,15 +32,17 @@ use crate::error::{Error, Result, Unsupported};
 use crate::prior::{PriorPrecision, PriorStructure};
 use crate::team::Team;
 
-/// Numbers per parameter at the peak beside the draws: six vectors for each solve of a block, and the lanes of products; or
-/// the bases of two probes.
+/// Numbers per parameter while draws are solved for: six vectors for each solve of a block, and the lanes of products.
 const NUMBERS_PER_PARAMETER: usize = 6 * precision::BLOCK + 4 * products::LANES;
 /// Numbers of a batch and of what its products need.
 const BATCH_NUMBERS: f64 = (1u64 << 23) as f64;
 
 /// The number of f64 values held at the peak, apart from rows that are kept where there is room.
 pub(super) fn numbers(problem: &Problem, draws: usize) -> f64 {
-    (draws as f64 + NUMBERS_PER_PARAMETER as f64) * problem.model.n_params() as f64 + BATCH_NUMBERS
+    let size = problem.model.n_params();
+    let solving = (NUMBERS_PER_PARAMETER * size) as f64;
+    let probing = quadrature::numbers(size);
+    draws as f64 * size as f64 + solving.max(probing) + products::share_numbers(size) + BATCH_NUMBERS
 }
 
 /// The draws, and a batch.

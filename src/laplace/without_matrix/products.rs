@@ -32,6 +32,16 @@ pub(super) const LANES: usize = 16;
 /// Numbers in the shares of several batches that are made at the same time (an eighth of a gigabyte).
 const WAITING_NUMBERS: usize = 1 << 24;
 
+/// Batches of which the shares of so many lanes are made at the same time.
+fn batches_at_once(lanes: usize, size: usize) -> usize {
+    (WAITING_NUMBERS / (lanes * size).max(1)).clamp(1, rayon::current_num_threads())
+}
+
+/// The number of f64 values in those shares, of vectors of this size.
+pub(super) fn share_numbers(size: usize) -> f64 {
+    (batches_at_once(LANES, size) * LANES) as f64 * size as f64
+}
+
 /// A batch of data points: the model bound to their inputs, and their targets.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
@@ -236,7 +246,7 @@ impl Products {
         pass: impl Fn(&mut T, usize) + Sync,
     ) {
         let (d, is_first, order) = (self.n_params(), self.team.is_first(), self.order());
-        let at_once = (WAITING_NUMBERS / (lanes.len() * d).max(1)).clamp(1, rayon::current_num_threads());
+        let at_once = batches_at_once(lanes.len(), d);
         for several in order.chunks(at_once) {
             // In order: a generator's numbers follow each other.
             let begin = |lane: &mut Lane<T>| -> Vec<Vec<f64>> {

@@ -292,6 +292,12 @@ fn both_nodes(space: &Krylov) -> [Vec<(f64, f64)>; 2] {
     [space.nodes(steps), space.nodes(before)]
 }
 
+/// The number of f64 values in the bases that are held at once, of vectors of this size.
+pub(super) fn numbers(size: usize) -> f64 {
+    let each = (EXPECTED_STEPS * size) as f64;
+    (BASIS_NUMBERS as f64).max(2.0 * each).min(most_probes(size) as f64 * each)
+}
+
 /// The most probes whose vectors are small beside the bases.
 fn most_probes(size: usize) -> usize {
     (BASIS_NUMBERS / (8 * size).max(1)).clamp(PROBES.0, PROBES.1)
