@@ -2,8 +2,9 @@
 
 use crate::linalg::add_scaled;
 
-/// Solutions that a start is extrapolated from.
-pub(super) const REMEMBERED: usize = 4;
+/// Solutions that a start is extrapolated from. With three, 30 samples of four 8-50-50-1 networks with 5,000 rows and of a
+/// digits network took up to 4 % less time than with four; single samples took longer with two, five or six.
+pub(super) const REMEMBERED: usize = 3;
 
 /// The last solutions on a path and their times, the newest last.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 //! With K = J̃A^(−½) the two systems are (I + KᵀK)y = Kᵀz, a = A^(−½)y, and (I + KKᵀ)x = z, a = A^(−½)Kᵀx: the same
 //! eigenvalues, D or M unknowns, and products of O(N·D) for a network. Three things make them cheap along a path:
 //!
-//! - A solve starts from the solution at the same time, else from the polynomial through the last four solutions.
+//! - A solve starts from the solution at the same time, else from the polynomial through the last three solutions.
 //! - It ends when the error δa of the acceleration is one that the integrator cannot tell from zero: ‖δa‖_G at most 10/3
 //!   of its relative tolerance, and at most 1e-3, of the speed ‖J̃v‖ of the whitened outputs. (Errors relative to ‖a‖_G
 //!   say little: a velocity of the posterior has about one unit of speed in every direction that the data determine,
@@ -94,6 +94,9 @@ const READING_PRICE: f64 = 2.0;
 fn solve_work(size: usize) -> f64 {
     READING_PRICE * (size * size) as f64
 }
+
+/// The time at which a geodesic ends.
+const END: f64 = 1.0;
 
 /// Factors that fail after this many solves are short-lived; after this many of them in a row every evaluation has its own.
 const SHORT_LIVED: (usize, usize) = (2, 4);
@@ -271,7 +274,9 @@ pub(super) struct IterativeRidge {
     tolerance: f64,
     /// ‖J̃v‖.
     speed: f64,
+    /// The time of this evaluation, and of the one before.
     time: Option<f64>,
+    before: Option<f64>,
     worst_residual: f64,
     report: SolverReport,
 }
@@ -300,6 +305,7 @@ impl IterativeRidge {
             tolerance,
             speed: 0.0,
             time: None,
+            before: None,
             worst_residual: 0.0,
             report: SolverReport::default(),
         }
@@ -314,15 +320,26 @@ impl IterativeRidge {
         self.age.own || self.shared.base.is_some()
     }
 
+    /// Evaluations to the end of the path, this one included, if the steps remain as long as the last.
+    fn evaluations_left(&self) -> f64 {
+        match (self.time, self.before) {
+            (Some(time), Some(before)) if time > before => 1.0 + ((END - time).max(0.0) / (time - before)).ceil(),
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Whether the factor in use has become dearer than a new one: its last solve took more products than the mean
-    /// evaluation since it was made, its price included. That mean is then at its smallest.
+    /// evaluation since it was made, its price included. That mean is then at its smallest. Where the path ends soon, a new
+    /// one would not be used often enough.
     fn is_old(&self) -> bool {
         let Some(Prices { factor: price, .. }) = self.shared.prices else { return false };
         let Age { solves, products, last, .. } = self.age;
         if self.short_lived >= SHORT_LIVED.1 {
             return true;
         }
-        self.has_factor() && solves > 0 && last as f64 * solves as f64 > price + products as f64
+        let last = last as f64;
+        let dear = self.has_factor() && solves > 0 && last * solves as f64 > price + products as f64;
+        dear && last * self.evaluations_left() > price
     }
 
     /// Continues from the system's present solution, with the factor of this path, that of the base point, or none.
@@ -445,6 +462,9 @@ impl RidgeSolver for IterativeRidge {
     }
 
     fn at_time(&mut self, time: f64) {
+        if self.time != Some(time) {
+            self.before = self.time;
+        }
         self.time = Some(time);
     }
 
@@ -455,7 +475,8 @@ impl RidgeSolver for IterativeRidge {
     fn forget(&mut self) {
         self.history.clear();
         self.memory.clear();
-        (self.age, self.short_lived, self.time) = (Age::default(), 0, None);
+        (self.age, self.short_lived) = (Age::default(), 0);
+        (self.time, self.before) = (None, None);
     }
 
     fn path_residual(&self) -> f64 {
