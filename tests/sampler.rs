@@ -10,7 +10,9 @@ use riemannian_laplace::internals::geodesic::{
 };
 use riemannian_laplace::internals::metric::{self, Metric};
 use riemannian_laplace::internals::problems::{Banana, Squiggle};
-use riemannian_laplace::{GeodesicOptions, SamplerOptions, Samples};
+use riemannian_laplace::{
+    Activation, Architecture, Dataset, Family, FitOptions, GeodesicOptions, Network, SamplerOptions, Samples,
+};
 
 fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
@@ -36,6 +38,26 @@ fn samples_have_the_same_bits_on_any_number_of_threads() {
         assert_eq!(one.theta, longer.theta.slice_move_rows(12));
         assert!(one.failed() == 0 && one.uncertified() == 0 && one.max_drift() <= 1e-3);
     }
+}
+
+#[test]
+fn a_sample_whose_products_are_shared_is_the_same_however_many_are_drawn_at_once() {
+    // As in a service: several threads outside the pool ask for one sample each, and every path leads the pool's threads.
+    let network = Network::random(Architecture::new(&[1, 40, 40, 1], Activation::Tanh).unwrap(), 3);
+    let inputs = Array2::from_shape_fn((150, 1), |(n, _)| n as f64 / 75.0 - 1.0);
+    let targets = inputs.mapv(|x| (3.0 * x).sin());
+    let data = Dataset::new(inputs, targets).unwrap();
+    let posterior = Laplace::fit(network, data, Family::gaussian(0.3).unwrap(), &FitOptions::default()).unwrap();
+    let target = posterior.target("fisher").unwrap();
+    let metric = metric::fisher(&target);
+    let alone = on_threads(1, || draw(&posterior, &metric, 1));
+    assert!(alone.failed() == 0 && alone.uncertified() == 0);
+    std::thread::scope(|scope| {
+        let several: Vec<_> = (0..6).map(|_| scope.spawn(|| draw(&posterior, &metric, 1))).collect();
+        for one in several {
+            assert_eq!(one.join().unwrap(), alone);
+        }
+    });
 }
 
 trait Rows {
