@@ -94,6 +94,30 @@ impl Pullback {
     /// The same metric, for geodesics that start where it is near this precision: as those from θ̂ do, near the posterior's.
     /// An iterative solver that is chosen after this takes the precision's factor, if it has one, for its first
     /// preconditioner, where that is worth its price: one that is near costs less than one that is made.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ndarray::array;
+    /// use riemannian_laplace::internals::laplace::IterativeOptions;
+    /// use riemannian_laplace::internals::likelihood::Gaussian;
+    /// use riemannian_laplace::Model;
+    /// use riemannian_laplace::internals::metric::{Metric, Pullback};
+    /// use riemannian_laplace::{Activation, Architecture, Network};
+    /// use riemannian_laplace::internals::prior::PriorPrecision;
+    ///
+    /// let network = Network::random(Architecture::new(&[1, 3, 1], Activation::Tanh)?, 1);
+    /// let map = network.bind(array![[-1.0], [0.5], [2.0]].view())?;
+    /// let exact = Pullback::new(map, Arc::new(Gaussian::unit()), PriorPrecision::scalar(1.0, &[10])?)?;
+    /// let base = network.parameters();
+    /// let there = Arc::new(exact.at(base)?);
+    /// let options = IterativeOptions { tolerance: 1e-12, ..Default::default() };
+    /// let iterative = exact.clone().starting_near(there).with_iteration(base, options)?;
+    /// let (velocity, mut a, mut b) = ([0.1; 10], [0.0; 10], [0.0; 10]);
+    /// exact.evaluator().acceleration(base, &velocity, &mut a);
+    /// iterative.evaluator().acceleration(base, &velocity, &mut b);
+    /// assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-10));
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
     #[must_use]
     pub fn starting_near(self, precision: Arc<dyn Precision>) -> Self {
         Self { near: Some(precision), ..self }
