@@ -4,6 +4,9 @@
 //! every thread of the pool is busy, and products stay where they are. In the second one thread leads: it hands out parts of
 //! a product, does one of them, and goes on. It is a thread of the pool itself, since one from outside would sleep while
 //! the pool works, and be woken, twice in every product.
+//!
+//! Where several threads from outside ask for a sample each at the same time, a leader that waits for a part may take up
+//! another's path meanwhile: they may end in another order than they began, each with the same bits.
 
 use std::cell::Cell;
 
