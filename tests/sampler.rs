@@ -42,7 +42,7 @@ fn samples_have_the_same_bits_on_any_number_of_threads() {
 
 #[test]
 fn a_sample_whose_products_are_shared_is_the_same_however_many_are_drawn_at_once() {
-    // As in a service: several threads outside the pool ask for one sample each, and every path leads the pool's threads.
+    // As in a service: many threads outside the pool ask for one sample each, and one of them for more than there are threads.
     let network = Network::random(Architecture::new(&[1, 40, 40, 1], Activation::Tanh).unwrap(), 3);
     let inputs = Array2::from_shape_fn((150, 1), |(n, _)| n as f64 / 75.0 - 1.0);
     let targets = inputs.mapv(|x| (3.0 * x).sin());
@@ -53,10 +53,12 @@ fn a_sample_whose_products_are_shared_is_the_same_however_many_are_drawn_at_once
     let alone = on_threads(1, || draw(&posterior, &metric, 1));
     assert!(alone.failed() == 0 && alone.uncertified() == 0);
     std::thread::scope(|scope| {
-        let several: Vec<_> = (0..6).map(|_| scope.spawn(|| draw(&posterior, &metric, 1))).collect();
+        let many = scope.spawn(|| draw(&posterior, &metric, 12));
+        let several: Vec<_> = (0..60).map(|_| scope.spawn(|| draw(&posterior, &metric, 1))).collect();
         for one in several {
             assert_eq!(one.join().unwrap(), alone);
         }
+        assert_eq!(many.join().unwrap().theta.row(0), alone.theta.row(0));
     });
 }
 

@@ -14,7 +14,7 @@ use super::paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
 use super::samples::{Outcome, Samples};
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Precision;
-use crate::linalg::lead;
+use crate::linalg::{lead, share};
 use crate::memory::{self, Reservation};
 use crate::metric::Metric;
 use crate::ode::{self, Integrator};
@@ -86,7 +86,7 @@ pub(super) fn for_each_index<W, T: Send>(
         };
         work(worker, index)
     };
-    range.into_par_iter().map_init(|| None, attempt).collect()
+    range.into_par_iter().map_init(|| None, |worker, index| share(|| attempt(worker, index))).collect()
 }
 
 /// Reserves memory for two arrays of samples × parameters, both as they arrive and once put together, and for the

@@ -5,10 +5,15 @@
 //! a product, does one of them, and goes on. It is a thread of the pool itself, since one from outside would sleep while
 //! the pool works, and be woken, twice in every product.
 //!
-//! Where several threads from outside ask for a sample each at the same time, a leader that waits for a part may take up
-//! another's path meanwhile: they may end in another order than they began, each with the same bits.
+//! At most one thread leads at a time. Where several threads from outside ask for a sample each, the others hand out their
+//! parts from where they are: a leader that waits for a part would take up another's whole path meanwhile, and within it
+//! the next, one upon the other on its stack.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a thread leads.
+static LED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// Whether this thread of the pool leads, and is not at a part that it has handed out itself.
@@ -20,9 +25,19 @@ pub(crate) fn threads_are_free() -> bool {
     rayon::current_num_threads() > 1 && (rayon::current_thread_index().is_none() || LEADS.get())
 }
 
-/// Does this work with a thread of the pool in the lead, if they are free.
+/// Does this work with a thread of the pool in the lead, if they are free and none leads already.
 pub(crate) fn lead<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    if threads_are_free() { rayon::scope(|_| with_lead(true, work)) } else { work() }
+    struct Ended;
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            LED.store(false, Ordering::Release);
+        }
+    }
+    if !threads_are_free() || LED.swap(true, Ordering::Acquire) {
+        return work();
+    }
+    let _ended = Ended;
+    rayon::scope(|_| with_lead(true, work))
 }
 
 /// Hands out parts of some work: whoever does them, has nothing to hand out.
@@ -59,9 +74,8 @@ mod tests {
             });
             assert!(!threads_are_free());
         });
-        // From outside, a thread of the pool leads where there are several.
-        let several = rayon::current_num_threads() > 1;
-        assert_eq!(lead(|| (threads_are_free(), rayon::current_thread_index().is_some())), (several, several));
+        // From outside, products are shared where there are several, whoever leads at this moment.
+        assert_eq!(lead(threads_are_free), rayon::current_num_threads() > 1);
     }
 
     #[test]
