@@ -234,7 +234,7 @@ fn accelerations_are_quadratic_in_the_velocity() {
 /// The network with the units of its first hidden layer in reverse order.
 fn permuted(network: &Network) -> Option<Network> {
     let architecture = network.architecture();
-    let [first, second, ..] = architecture.linear_layers() else { return None };
+    let [first, second, ..] = &architecture.linear_layers()[..] else { return None };
     let (units, theta) = (first.outputs, network.parameters());
     let mut moved = theta.to_vec();
     let (start, next) = (first.range().start, second.range().start);

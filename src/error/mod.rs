@@ -72,6 +72,21 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A category that the network does not know.
+    #[error(
+        "row {}, input column {}: {value} is not one of the categories 0 to {} that the network has a row of weights for",
+        .row + 1, .column + 1, .size.saturating_sub(1)
+    )]
+    Category {
+        /// The row, from zero.
+        row: usize,
+        /// The column among the inputs, from zero.
+        column: usize,
+        /// What it holds.
+        value: f64,
+        /// The number of categories.
+        size: usize,
+    },
     /// The processes that share a task do not get on.
     #[error(transparent)]
     Team(#[from] TeamError),

@@ -23,6 +23,7 @@
 //! digits.
 
 pub(super) mod jets;
+#[allow(clippy::indexing_slicing, reason = "slices are cut to the length of the shortest before the loops")]
 pub(super) mod loops;
 
 use std::fmt;
@@ -95,10 +96,12 @@ macro_rules! with_jet {
         }
     };
     (@ $name:ident, $jet:ident => $body:expr) => {{
-        let $jet = jets::$name;
+        let $jet = $crate::network::activation::jets::$name;
         $body
     }};
 }
+
+pub(super) use with_jet;
 
 impl Activation {
     /// Every activation, in the order of the table.

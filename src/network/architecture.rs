@@ -4,11 +4,12 @@
 //! PyTorch's `parameters_to_vector` does.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::layer::{Layer, ParameterGroup};
-use super::{Activation, Linear, Sequence};
+use super::graph::{Affine, Function, Graph, GraphBuilder, Kind, Tensor};
+use super::{Activation, Layer, Linear, lower};
 use crate::error::{Error, Result};
 
 /// One linear layer z = W h + b and the place of its parameters in θ.
@@ -53,7 +54,7 @@ impl LinearPlace {
     }
 }
 
-/// The layers of a network, from input to output, without their parameters.
+/// The nodes of a network, from input to output, without the values of its parameters.
 ///
 /// ```
 /// use riemannian_laplace::{Activation, Architecture, Linear};
@@ -76,23 +77,45 @@ impl LinearPlace {
 /// # Ok::<(), riemannian_laplace::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Layer>", into = "Vec<Layer>")]
+#[serde(try_from = "serde_json::Value", into = "Stored")]
 pub struct Architecture {
-    sequence: Sequence,
-    linear: Vec<LinearPlace>,
+    /// The layers that the graph was made of; none where it was made of nodes.
+    layers: Vec<Layer>,
+    graph: Arc<Graph>,
 }
 
-impl TryFrom<Vec<Layer>> for Architecture {
+/// The nodes of a graph that is described by listing them.
+const LISTED: usize = 10;
+
+/// What a file holds: the layers, or the graph where there are none.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Stored {
+    Layers(Vec<Layer>),
+    Graph(Graph),
+}
+
+impl TryFrom<serde_json::Value> for Architecture {
     type Error = Error;
 
-    fn try_from(layers: Vec<Layer>) -> Result<Self> {
-        Self::of_layers(layers)
+    fn try_from(value: serde_json::Value) -> Result<Self> {
+        let wrong = |error: serde_json::Error| Error::Architecture {
+            what: "the description".to_string(),
+            problem: format!("cannot be read: {error}"),
+        };
+        match value.is_array() {
+            true => Self::of_layers(serde_json::from_value(value).map_err(wrong)?),
+            false => Self::of_graph(serde_json::from_value(value).map_err(wrong)?),
+        }
     }
 }
 
-impl From<Architecture> for Vec<Layer> {
+impl From<Architecture> for Stored {
     fn from(architecture: Architecture) -> Self {
-        architecture.layers().to_vec()
+        match architecture.layers.is_empty() {
+            true => Self::Graph((*architecture.graph).clone()),
+            false => Self::Layers(architecture.layers),
+        }
     }
 }
 
@@ -123,30 +146,43 @@ impl Architecture {
 
     /// A chain of layers, each as wide as the one before it, that has at least one parameter.
     pub fn of_layers(layers: Vec<Layer>) -> Result<Self> {
-        let sequence = Sequence::new(layers)?;
-        let place = |(layer, range): (&Layer, Range<usize>)| match layer {
-            Layer::Linear(Linear { inputs, outputs, bias }) => {
-                Some(LinearPlace { inputs: *inputs, outputs: *outputs, bias: *bias, offset: range.start })
-            }
-            _ => None,
-        };
-        let linear = sequence.layers().iter().zip(sequence.param_ranges()).filter_map(place).collect();
-        Ok(Self { sequence, linear })
+        let mut graph = GraphBuilder::new();
+        let inputs = lower::inputs(&mut graph, &layers)?;
+        let outputs = lower::chain(&mut graph, &layers, "", inputs)?;
+        if graph.tensors().is_empty() {
+            let what = "the list of layers".to_string();
+            return Err(Error::Architecture { what, problem: "has no parameters".to_string() });
+        }
+        Ok(Self { graph: Arc::new(graph.graph(outputs)?), layers })
     }
 
-    /// The layers from input to output.
+    /// A graph; one that is a chain of linear layers and activations is known by its layers.
+    pub fn of_graph(graph: Graph) -> Result<Self> {
+        match chain_of(&graph) {
+            Some(layers) => Self::of_layers(layers),
+            None => Ok(Self { layers: Vec::new(), graph: Arc::new(graph) }),
+        }
+    }
+
+    /// The layers from input to output; none where the network was not made of layers.
     pub fn layers(&self) -> &[Layer] {
-        self.sequence.layers()
+        &self.layers
     }
 
-    /// The layers with their verbs.
-    pub fn sequence(&self) -> &Sequence {
-        &self.sequence
+    /// The nodes with their verbs.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
     }
 
-    /// The linear layers from input to output.
-    pub fn linear_layers(&self) -> &[LinearPlace] {
-        &self.linear
+    /// The linear layers from input to output that take a whole value.
+    pub fn linear_layers(&self) -> Vec<LinearPlace> {
+        let place = |(affine, range): (&Affine, Range<usize>)| LinearPlace {
+            inputs: affine.inputs,
+            outputs: affine.outputs,
+            bias: range.len() > affine.inputs * affine.outputs,
+            offset: range.start,
+        };
+        self.graph.single_matrices().map(place).collect()
     }
 
     /// The activation of a plain multilayer perceptron, that is, of linear layers with the same activation between
@@ -171,38 +207,58 @@ impl Architecture {
     /// Whether the outputs have kinks as functions of the parameters (relu, leaky_relu after a linear layer). Then f̈
     /// is zero almost everywhere while J jumps, so no Riemannian metric built from J is smooth.
     pub fn has_kinks(&self) -> bool {
-        self.sequence.has_kinks()
+        self.graph.has_kinks()
     }
 
     /// D, the number of parameters.
     pub fn n_params(&self) -> usize {
-        self.sequence.n_params()
+        self.graph.n_params()
     }
 
     /// The number of inputs.
     pub fn n_inputs(&self) -> usize {
-        self.sequence.n_inputs()
+        self.graph.n_inputs()
     }
 
     /// P, the number of outputs.
     pub fn n_outputs(&self) -> usize {
-        self.sequence.n_outputs()
+        self.graph.n_outputs()
     }
 
     /// The widths before and after the linear layers, input first: `[1, 10, 1]`.
     pub fn sizes(&self) -> Vec<usize> {
-        std::iter::once(self.n_inputs()).chain(self.linear.iter().map(|layer| layer.outputs)).collect()
+        std::iter::once(self.n_inputs()).chain(self.linear_layers().iter().map(|layer| layer.outputs)).collect()
     }
 
     /// The number of parameters of each layer that has any, in order: the groups of a per-layer prior.
     pub fn layer_params(&self) -> Vec<usize> {
-        self.sequence.prior_groups()
+        self.graph.groups()
     }
 
     /// The tensors of parameters in the order of θ, named as in a PyTorch `nn.Sequential` of the layers: `0.weight`.
-    pub fn parameter_groups(&self) -> Vec<ParameterGroup> {
-        self.sequence.parameter_groups()
+    pub fn parameter_groups(&self) -> Vec<Tensor> {
+        self.graph.tensors().to_vec()
     }
+}
+
+/// The layers of a graph that is a chain of linear layers and activations, with θ in the same order.
+fn chain_of(graph: &Graph) -> Option<Vec<Layer>> {
+    let mut layers: Vec<Layer> = Vec::new();
+    let mut offset = 0;
+    for (index, node) in graph.nodes().iter().enumerate() {
+        if node.inputs.iter().copied().ne(index.checked_sub(1)) {
+            return None;
+        }
+        match &node.kind {
+            Kind::Input(_) if index == 0 => {}
+            Kind::Elementwise(Function::Activation(activation)) => layers.push(Layer::Activation(*activation)),
+            Kind::Affine(affine) => {
+                layers.push(Layer::Linear(affine.as_linear(&mut offset)?));
+            }
+            _ => return None,
+        }
+    }
+    (graph.output() + 1 == graph.nodes().len() && offset == graph.n_params()).then_some(layers)
 }
 
 impl std::fmt::Display for Architecture {
@@ -211,7 +267,12 @@ impl std::fmt::Display for Architecture {
             let sizes: Vec<String> = self.sizes().iter().map(usize::to_string).collect();
             return write!(formatter, "{} {activation}", sizes.join("-"));
         }
-        let layers: Vec<String> = self.layers().iter().map(Layer::to_string).collect();
-        formatter.write_str(&layers.join(", "))
+        let (inputs, outputs, nodes) = (self.n_inputs(), self.n_outputs(), self.graph.nodes());
+        let parts: Vec<String> = match self.layers.is_empty() {
+            true if nodes.len() > LISTED => vec![format!("graph of {} nodes, {inputs} → {outputs}", nodes.len())],
+            true => nodes.iter().skip(1).map(|node| node.kind.description()).collect(),
+            false => self.layers().iter().map(Layer::to_string).collect(),
+        };
+        formatter.write_str(&parts.join(", "))
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use faer::{Accum, Mat, MatMut, MatRef};
+use faer::{Accum, Mat, MatMut};
 use ndarray::ArrayView2;
 
-use super::tape::Tape;
-use super::{Architecture, Sequence};
+use super::Architecture;
+use super::graph::{Graph, Swept, Tapes};
 use crate::error::{DataError, Error, Result, check_size};
 use crate::linalg::{add_scaled, affine, column_slice, column_slice_mut, columns_of, first_not_finite};
 use crate::map::{
@@ -34,6 +34,8 @@ use crate::map::{
 pub struct NetworkMap {
     architecture: Architecture,
     inputs: Mat<f64>,
+    /// The values that parameters do not move, one for each node.
+    still: Vec<Mat<f64>>,
 }
 
 impl NetworkMap {
@@ -43,7 +45,12 @@ impl NetworkMap {
         if let Some((row, column)) = first_not_finite(inputs) {
             return Err(Error::NotFinite { what: "the input", row, column });
         }
-        Ok(Self { architecture, inputs: columns_of(inputs) })
+        Self::of_columns(architecture, columns_of(inputs))
+    }
+
+    fn of_columns(architecture: Architecture, inputs: Mat<f64>) -> Result<Self> {
+        let still = architecture.graph().still_values(inputs.as_ref())?;
+        Ok(Self { architecture, inputs, still })
     }
 
     /// The shape of the network.
@@ -51,14 +58,14 @@ impl NetworkMap {
         &self.architecture
     }
 
-    fn sequence(&self) -> &Sequence {
-        self.architecture.sequence()
+    fn graph(&self) -> &Graph {
+        self.architecture.graph()
     }
 
     /// Multiply-adds of the curvature layer by layer, and through dense rows.
     fn curvature_works(&self, columns: usize) -> (f64, f64) {
         let (n, d) = (self.n_points(), self.n_params() as f64);
-        (self.sequence().curvature_work(n, columns), 0.5 * (n * columns) as f64 * d * d)
+        (self.graph().curvature_work(n, columns), 0.5 * (n * columns) as f64 * d * d)
     }
 
     fn layers_are_cheaper(&self, columns: usize) -> bool {
@@ -68,7 +75,7 @@ impl NetworkMap {
 
     /// Tapes for K rows at each point.
     fn evaluator(self: Arc<Self>, columns: usize) -> NetworkEvaluator {
-        let tapes = self.sequence().tapes(self.inputs.nrows(), columns);
+        let tapes = self.graph().tapes(self.inputs.nrows(), columns);
         let by_layers = self.layers_are_cheaper(columns);
         NetworkEvaluator { map: self, columns, tapes, by_layers, seconds: Vec::new() }
     }
@@ -96,16 +103,16 @@ impl Map for NetworkMap {
     }
 
     fn evaluator_size(&self, columns: usize) -> f64 {
-        let (n, sequence) = (self.n_points(), self.sequence());
-        sequence.tape_size(n, columns) + n as f64 * sequence.scratch_width() as f64
+        let (n, graph) = (self.n_points(), self.graph());
+        graph.tape_size(n, columns) + n as f64 * graph.scratch_width() as f64
     }
 
     fn gram_work(&self, columns: usize) -> f64 {
-        self.sequence().gram_work(self.n_points(), columns)
+        self.graph().gram_work(self.n_points(), columns)
     }
 
     fn product_work(&self, columns: usize) -> f64 {
-        self.sequence().product_work(self.n_points(), columns)
+        self.graph().product_work(self.n_points(), columns)
     }
 
     fn curvature_work(&self, columns: usize) -> f64 {
@@ -115,13 +122,13 @@ impl Map for NetworkMap {
 
     fn curvature_size(&self, columns: usize) -> f64 {
         match self.layers_are_cheaper(columns) {
-            true => self.sequence().curvature_size(self.n_points(), columns),
+            true => self.graph().curvature_size(self.n_points(), columns),
             false => (self.n_points() * columns) as f64 * self.n_params() as f64,
         }
     }
 
     fn rounds_curvature(&self, columns: usize) -> bool {
-        self.layers_are_cheaper(columns) && self.sequence().rounds_curvature()
+        self.layers_are_cheaper(columns) && self.graph().rounds_curvature()
     }
 
     fn rows_along(
@@ -133,9 +140,9 @@ impl Map for NetworkMap {
     ) -> Option<Box<dyn RowsAlong>> {
         let mut evaluator = self.evaluator(columns);
         let map = evaluator.map.clone();
-        map.sequence().forward_along(theta, velocity, map.inputs.as_ref(), &mut evaluator.tapes);
+        map.graph().forward_along(theta, velocity, &map.still, &mut evaluator.tapes, &mut |_| {});
         evaluator.write_seeds(seeds);
-        map.sequence().pull_back_along(theta, velocity, &mut evaluator.tapes, None);
+        map.graph().pull_back_along(theta, velocity, &map.still, &mut evaluator.tapes);
         Some(Box::new(NetworkRowsAlong(evaluator)))
     }
 
@@ -145,7 +152,7 @@ impl Map for NetworkMap {
             return Err(Error::Data(DataError::Row { row, n_rows }));
         }
         let inputs = Mat::from_fn(points.len(), self.inputs.ncols(), |row, i| self.inputs[(points[row], i)]);
-        Ok(Arc::new(Self { architecture: self.architecture.clone(), inputs }))
+        Ok(Arc::new(Self::of_columns(self.architecture.clone(), inputs)?))
     }
 }
 
@@ -153,7 +160,7 @@ impl Map for NetworkMap {
 struct NetworkEvaluator {
     map: Arc<NetworkMap>,
     columns: usize,
-    tapes: Vec<Tape>,
+    tapes: Tapes,
     /// Whether the curvature is computed layer by layer.
     by_layers: bool,
     /// What a sweep back adds to the second coefficients of the rows' outputs.
@@ -163,7 +170,7 @@ struct NetworkEvaluator {
 impl NetworkEvaluator {
     fn write_seeds(&mut self, seeds: &[f64]) {
         let m = self.n_rows();
-        let target = self.map.architecture.sequence().seeds_mut(&mut self.tapes);
+        let target = self.map.graph().seeds_mut(&mut self.tapes);
         for (column, seed) in target.col_iter_mut().zip(seeds.chunks_exact(m.max(1))) {
             column_slice_mut(column).copy_from_slice(seed);
         }
@@ -171,8 +178,8 @@ impl NetworkEvaluator {
 
     /// The outputs and their derivatives after a sweep.
     fn read_jet(&self, jet: &mut Jet) {
-        let (n, sequence) = (self.map.n_points(), self.map.architecture.sequence());
-        for (p, column) in sequence.outputs(&self.tapes).col_iter().enumerate() {
+        let n = self.map.n_points();
+        for (p, column) in self.map.graph().outputs(&self.tapes).col_iter().enumerate() {
             let column = column_slice(column);
             let range = p * n..(p + 1) * n;
             if let Some(outputs) = jet.outputs.get_mut(range.clone()) {
@@ -183,34 +190,36 @@ impl NetworkEvaluator {
         }
     }
 
-    /// The inputs, and the tapes after a pull-back.
-    fn parts(&self) -> (MatRef<'_, f64>, &[Tape]) {
-        (self.map.inputs.as_ref(), &self.tapes)
+    /// What both sweeps have left.
+    fn swept(&self) -> Swept<'_> {
+        Swept { graph: self.map.graph(), still: &self.map.still, tapes: &self.tapes }
     }
 }
 
 impl Evaluate for NetworkEvaluator {
     fn outputs(&mut self, theta: &[f64], outputs: &mut [f64]) {
-        let (n, sequence) = (self.map.n_points(), self.map.architecture.sequence());
-        sequence.forward(theta, self.map.inputs.as_ref(), &mut self.tapes);
-        for (column, out) in sequence.outputs(&self.tapes).col_iter().zip(outputs.chunks_exact_mut(n.max(1))) {
+        let (n, graph) = (self.map.n_points(), self.map.architecture.graph());
+        graph.forward(theta, &self.map.still, &mut self.tapes);
+        for (column, out) in graph.outputs(&self.tapes).col_iter().zip(outputs.chunks_exact_mut(n.max(1))) {
             out.copy_from_slice(&column_slice(column)[..n]);
         }
     }
 
     fn jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
-        self.map.sequence().jet(theta, velocity, self.map.inputs.as_ref(), &mut self.tapes);
+        let Self { map, tapes, .. } = self;
+        map.graph().jet(theta, velocity, None, &map.still, tapes);
         self.read_jet(jet);
     }
 
     fn pull_back(&mut self, theta: &[f64], seeds: &[f64]) {
         self.write_seeds(seeds);
-        self.map.architecture.sequence().pull_back(theta, &mut self.tapes, None);
+        let Self { map, tapes, .. } = self;
+        map.graph().pull_back(theta, &map.still, tapes, None);
     }
 
     fn partial_jet(&mut self, theta: &[f64], velocity: &[f64], jet: &mut Jet) {
         let Self { map, columns, tapes, .. } = self;
-        map.sequence().partial_jet(theta, velocity, map.inputs.as_ref(), *columns, tapes);
+        map.graph().jet(theta, velocity, Some(*columns), &map.still, tapes);
         self.read_jet(jet);
     }
 
@@ -219,7 +228,7 @@ impl Evaluate for NetworkEvaluator {
         let Self { map, columns, tapes, seconds, .. } = self;
         seconds.clear();
         seconds.resize(whitened.len(), 0.0);
-        map.sequence().pull_back_with_seconds(theta, *columns, tapes, seconds);
+        map.graph().pull_back(theta, &map.still, tapes, Some((*columns, seconds)));
         add_scaled(2.0, seconds, whitened);
     }
 }
@@ -239,50 +248,43 @@ impl Rows for NetworkEvaluator {
 
     fn times(&self, direction: &[f64], product: &mut [f64], scratch: &mut Scratch) {
         product.fill(0.0);
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().times(direction, inputs, tapes, scratch, product);
+        self.map.graph().times(direction, &self.map.still, &self.tapes, scratch, product);
     }
 
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().transpose_times(weights, inputs, tapes, scratch, product);
+        self.map.graph().transpose_times(weights, &self.map.still, &self.tapes, scratch, product);
     }
 
     fn normal_times(&self, direction: &[f64], image: &mut [f64], product: &mut [f64], scratch: &mut Scratch) {
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().normal_times(direction, inputs, tapes, scratch, (image, product));
+        self.map.graph().normal_times(direction, &self.map.still, &self.tapes, scratch, (image, product));
     }
 
     fn dense(&self, rows: MatMut<'_, f64>) {
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().rows(inputs, tapes, rows);
+        self.map.graph().rows(&self.map.still, &self.tapes, rows);
     }
 
     fn columns(&self, indices: &[usize], target: MatMut<'_, f64>) {
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().columns(indices, inputs, tapes, target);
+        self.map.graph().columns(indices, &self.map.still, &self.tapes, target);
     }
 
     fn gram(&self, variances: &[f64], mut gram: MatMut<'_, f64>, scratch: &mut Scratch) {
         gram.fill(0.0);
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().gram(variances, inputs, tapes, scratch, gram);
+        self.swept().gram(variances, scratch, gram);
     }
 
     fn cross_gram(&self, other: &dyn Rows, variances: &[f64], mut gram: MatMut<'_, f64>, scratch: &mut Scratch) {
         match other.as_any().downcast_ref::<Self>() {
             Some(other) => {
                 gram.fill(0.0);
-                self.map.sequence().cross_gram(variances, self.parts(), other.parts(), scratch, gram);
+                self.swept().cross_gram(variances, other.swept(), scratch, gram);
             }
             None => dense_cross_gram(self, other, variances, gram),
         }
     }
 
     fn curvature(&self, accumulate: Accum, target: MatMut<'_, f64>, scratch: &mut Scratch) {
-        let (inputs, tapes) = self.parts();
         if self.by_layers {
-            self.map.sequence().curvature(inputs, tapes, accumulate, scratch, target);
+            self.swept().curvature(accumulate, scratch, target);
         } else {
             let write = |rows: MatMut<'_, f64>| self.dense(rows);
             dense_curvature(self.n_rows(), self.n_params(), write, accumulate, target, scratch);
@@ -290,25 +292,21 @@ impl Rows for NetworkEvaluator {
     }
 
     fn rounded_curvature(&self, target: MatMut<'_, f32>, scratch: &mut Scratch) -> bool {
-        let (inputs, tapes) = self.parts();
-        self.by_layers && self.map.sequence().rounded_curvature(inputs, tapes, scratch, target)
+        self.by_layers && self.swept().rounded_curvature(scratch, target)
     }
 
     fn kronecker(&self) -> Vec<BlockSums> {
-        let (sequence, (inputs, tapes)) = (self.map.sequence(), self.parts());
-        let mut sums: Vec<BlockSums> = sequence.blocks().into_iter().map(BlockSums::zeros).collect();
-        sequence.kronecker(inputs, tapes, &mut sums);
+        let mut sums: Vec<BlockSums> = self.map.graph().blocks().into_iter().map(BlockSums::zeros).collect();
+        self.swept().kronecker(&mut sums);
         sums
     }
 
     fn add_squares(&self, sums: &mut [f64]) {
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().add_squares(inputs, tapes, sums);
+        self.swept().add_squares(sums);
     }
 
     fn add_point_covariances(&self, _points: usize, blocks: &[BlockCovariance], covariances: &mut [f64]) {
-        let (inputs, tapes) = self.parts();
-        self.map.sequence().add_point_covariances(inputs, tapes, blocks, covariances);
+        self.swept().add_point_covariances(blocks, covariances);
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -321,13 +319,13 @@ struct NetworkRowsAlong(NetworkEvaluator);
 
 impl RowsAlong for NetworkRowsAlong {
     fn dense(&self, rows: MatMut<'_, f64>) {
-        let (inputs, tapes) = self.0.parts();
-        self.0.map.sequence().rows_along(inputs, tapes, rows);
+        let NetworkEvaluator { map, tapes, .. } = &self.0;
+        map.graph().rows_along(&map.still, tapes, rows);
     }
 
     fn transpose_times(&self, weights: &[f64], product: &mut [f64], scratch: &mut Scratch) {
-        let (inputs, tapes) = self.0.parts();
-        self.0.map.sequence().transpose_times_along(weights, inputs, tapes, scratch, product);
+        let NetworkEvaluator { map, tapes, .. } = &self.0;
+        map.graph().transpose_times_along(weights, &map.still, tapes, scratch, product);
     }
 }
 

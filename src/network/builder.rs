@@ -6,10 +6,10 @@
 
 use candle_core::{DType, Tensor};
 
-use super::layer::{Layer, Verbs};
 use super::layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual,
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear, MaxPool2d, Residual,
 };
+use super::lower;
 use super::{Activation, Architecture, Network};
 use crate::error::{Error, Result};
 
@@ -301,7 +301,7 @@ impl NetworkBuilder {
             if body.shape != shortcut.shape {
                 return Err(format!("has {} from its body, but {} from its shortcut", body.shape, shortcut.shape));
             }
-            let block = Residual::new(body.layers, shortcut.layers).map_err(|error| error.to_string())?;
+            let block = Residual { body: body.layers, shortcut: shortcut.layers };
             builder.push(block, body.shape, [])?;
             builder.parameters.extend(body.parameters.into_iter().chain(shortcut.parameters));
             Ok(())
@@ -335,12 +335,12 @@ impl NetworkBuilder {
         tensors: impl IntoIterator<Item = Option<&'a Tensor>>,
     ) -> std::result::Result<(), String> {
         let layer = layer.into();
-        if let Some(problem) = layer.verbs().problem() {
+        if let Some(problem) = layer.problem() {
             return Err(problem);
         }
-        let groups = match layer.verbs() {
-            Verbs::General(general) if !matches!(layer, Layer::Residual(_)) => general.parameter_groups(),
-            _ => Vec::new(),
+        let groups = match layer {
+            Layer::Residual(_) => Vec::new(),
+            _ => lower::tensors(&layer, self.shape.size()).map_err(|error| error.to_string())?,
         };
         for (tensor, group) in tensors.into_iter().flatten().zip(groups) {
             if tensor.dims() != group.shape {

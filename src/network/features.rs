@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, ArrayView2, Axis};
 
-use super::Sequence;
+use super::graph::Graph;
 use crate::error::{Error, Result, check_size};
 use crate::linalg::{columns_of, first_not_finite, write_rows};
 use crate::map::Features;
@@ -10,39 +10,40 @@ use crate::map::Features;
 /// Numbers in the tapes of one batch of points.
 const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
 
-/// The first layers of a network with their parameters.
+/// The first nodes of a network with their parameters.
 #[derive(Debug, Clone)]
 pub(super) struct Front {
-    sequence: Sequence,
+    graph: Graph,
     parameters: Vec<f64>,
 }
 
 impl Front {
-    pub(super) fn new(sequence: Sequence, parameters: Vec<f64>) -> Self {
-        Self { sequence, parameters }
+    pub(super) fn new(graph: Graph, parameters: Vec<f64>) -> Self {
+        Self { graph, parameters }
     }
 }
 
 impl Features for Front {
     fn n_features(&self) -> usize {
-        self.sequence.n_outputs()
+        self.graph.n_outputs()
     }
 
     fn features(&self, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
-        check_size("number of input columns", self.sequence.n_inputs(), inputs.ncols())?;
+        check_size("number of input columns", self.graph.n_inputs(), inputs.ncols())?;
         if let Some((row, column)) = first_not_finite(inputs) {
             return Err(Error::NotFinite { what: "the input", row, column });
         }
         let mut features = Array2::zeros((inputs.nrows(), self.n_features()));
-        let rows = ((BATCH_NUMBERS / self.sequence.tape_size(1, 0).max(1.0)) as usize).max(1);
+        let rows = ((BATCH_NUMBERS / self.graph.tape_size(1, 0).max(1.0)) as usize).max(1);
         for (mut target, chunk) in
             features.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows))
         {
             let points = chunk.nrows();
             let chunk = columns_of(chunk);
-            let mut tapes = self.sequence.tapes(points, 0);
-            self.sequence.forward(&self.parameters, chunk.as_ref(), &mut tapes);
-            let outputs = self.sequence.outputs(&tapes).get(..points, ..);
+            let mut tapes = self.graph.tapes(points, 0);
+            let still = self.graph.still_values(chunk.as_ref())?;
+            self.graph.forward(&self.parameters, &still, &mut tapes);
+            let outputs = self.graph.outputs(&tapes).get(..points, ..);
             write_rows(outputs, target.as_slice_mut().unwrap_or_default());
         }
         match first_not_finite(features.view()) {

@@ -1,237 +1,231 @@
-//! Every layer in operations that candle can differentiate, for training. Inputs and outputs are matrices with one row
-//! per point, as in the rest of the crate.
+//! A graph in operations that candle can differentiate, for training. Values are matrices with one row per point, as in the rest
+//! of the crate.
 
 use candle_core::{Module, Result, Tensor};
 
-use super::layer::Layer;
-use super::layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, MaxPool2d, Pooling, Smoothed,
-    SmoothedMaxPool2d, Window,
-};
-use super::{Activation, Linear};
+use super::Activation;
+use super::graph::{Affine, Function, Graph, Indices, Kind, Rounded, Taps, Weight, Window, strided};
 
-/// The outputs of a sequence of layers, which takes its tensors of parameters from `tensors`, in the order of θ.
-pub(super) fn forward<'a>(
-    layers: &[Layer],
-    tensors: &mut impl Iterator<Item = &'a Tensor>,
-    inputs: &Tensor,
-) -> Result<Tensor> {
-    let mut hidden = inputs.clone();
-    for layer in layers {
-        hidden = match layer {
-            Layer::Linear(layer) => linear(layer, tensors, &hidden)?,
-            Layer::Activation(activation) => activate(*activation, &hidden)?,
-            Layer::Smoothed(layer) => smoothed(layer, &hidden)?,
-            Layer::Conv2d(layer) => convolve(layer, tensors, &hidden)?,
-            Layer::AvgPool2d(layer) => average(layer, &hidden)?,
-            Layer::MaxPool2d(layer) => largest(layer, &hidden)?,
-            Layer::SmoothedMaxPool2d(layer) => rounded_largest(layer, &hidden)?,
-            Layer::GlobalAvgPool(GlobalAvgPool { input }) => {
-                hidden.reshape((hidden.dim(0)?, input.channels, input.pixels()))?.mean(2)?
-            }
-            Layer::Flatten | Layer::Dropout => hidden,
-            Layer::LayerNorm(layer) => layer_norm(layer, tensors, &hidden)?,
-            Layer::GroupNorm(layer) => group_norm(layer, tensors, &hidden)?,
-            Layer::BatchNorm(layer) => batch_norm(layer, tensors, &hidden)?,
-            Layer::Residual(block) => {
-                let body = forward(block.body(), tensors, &hidden)?;
-                body.add(&forward(block.shortcut(), tensors, &hidden)?)?
-            }
+/// The outputs of a graph with these tensors of parameters, in the order of θ.
+pub(super) fn forward(graph: &Graph, tensors: &[Tensor], inputs: &Tensor) -> Result<Tensor> {
+    let theta = Theta { graph, tensors };
+    let mut values: Vec<Tensor> = Vec::with_capacity(graph.nodes().len());
+    for (index, node) in graph.nodes().iter().enumerate() {
+        let input = |which: usize| -> Result<&Tensor> {
+            let value = node.inputs.get(which).and_then(|input| values.get(*input));
+            value.ok_or_else(|| candle_core::Error::Msg("a node without its input".to_string()))
         };
-    }
-    Ok(hidden)
-}
-
-/// The next tensor of parameters, if the layer has it.
-fn next<'a>(tensors: &mut impl Iterator<Item = &'a Tensor>, wanted: bool) -> Result<Option<Tensor>> {
-    if !wanted {
-        return Ok(None);
-    }
-    match tensors.next() {
-        Some(tensor) => Ok(Some(tensor.clone())),
-        None => candle_core::bail!("the network has fewer tensors than its layers need"),
-    }
-}
-
-/// The next tensor of parameters.
-fn weights<'a>(tensors: &mut impl Iterator<Item = &'a Tensor>) -> Result<Tensor> {
-    match next(tensors, true)? {
-        Some(tensor) => Ok(tensor),
-        None => candle_core::bail!("the network has fewer tensors than its layers need"),
-    }
-}
-
-fn linear<'a>(layer: &Linear, tensors: &mut impl Iterator<Item = &'a Tensor>, hidden: &Tensor) -> Result<Tensor> {
-    let (weight, bias) = (weights(tensors)?, next(tensors, layer.bias)?);
-    candle_nn::Linear::new(weight, bias).forward(hidden)
-}
-
-/// The rows of a matrix as images.
-fn as_images(hidden: &Tensor, image: Image) -> Result<Tensor> {
-    hidden.reshape((hidden.dim(0)?, image.channels, image.height, image.width))
-}
-
-fn convolve<'a>(layer: &Conv2d, tensors: &mut impl Iterator<Item = &'a Tensor>, hidden: &Tensor) -> Result<Tensor> {
-    let (weight, bias) = (weights(tensors)?, next(tensors, layer.bias)?);
-    let Conv2d { stride, padding, dilation, groups, .. } = *layer;
-    let images = as_images(hidden, layer.input)?;
-    let same = |pair: [usize; 2]| pair[0] == pair[1];
-    let outputs = if same(stride) && same(dilation) && same(padding) {
-        images.conv2d(&weight, padding[0], stride[0], dilation[0], groups)?
-    } else {
-        convolve_by_patches(layer, &weight, hidden)?
-    };
-    let outputs = match bias {
-        Some(bias) => outputs.broadcast_add(&bias.reshape((1, layer.outputs, 1, 1))?)?,
-        None => outputs,
-    };
-    outputs.flatten_from(1)
-}
-
-/// A convolution whose axes have different strides, which candle does not have: patches times weights.
-fn convolve_by_patches(layer: &Conv2d, weight: &Tensor, hidden: &Tensor) -> Result<Tensor> {
-    let (points, output, length) = (hidden.dim(0)?, layer.output(), layer.patch_length());
-    let below = below_window(&layer.window(), layer.input, hidden, 0.0)?;
-    // [point, group, channel, position, tap] → [point, group, position, channel, tap].
-    let (positions, taps) = (layer.positions(), layer.window().taps());
-    let shape = vec![points, layer.groups, layer.input.channels / layer.groups, positions, taps];
-    let patches = below.reshape(shape)?.transpose(2, 3)?.contiguous()?;
-    let patches = patches.reshape((points, layer.groups, positions, length))?;
-    let weights = weight.reshape((layer.groups, layer.outputs / layer.groups, length))?;
-    let weights = weights.transpose(1, 2)?.contiguous()?;
-    let mut outputs = Vec::with_capacity(layer.groups);
-    for group in 0..layer.groups {
-        let patches = patches.narrow(1, group, 1)?.squeeze(1)?.contiguous()?;
-        outputs.push(patches.broadcast_matmul(&weights.get(group)?)?.transpose(1, 2)?);
-    }
-    Tensor::cat(&outputs, 1)?.reshape((points, output.channels, output.height, output.width))
-}
-
-/// The values below every tap of a window, [point, channel · positions · taps]; `padding` where there is none.
-fn below_window(window: &Window, image: Image, hidden: &Tensor, padding: f64) -> Result<Tensor> {
-    let (points, size, pixels) = (hidden.dim(0)?, image.size(), image.pixels());
-    let frame = Tensor::full(padding, (points, 1), hidden.device())?.to_dtype(hidden.dtype())?;
-    let mut columns = Vec::with_capacity(image.channels * window.positions() * window.taps());
-    for channel in 0..image.channels {
-        for position in 0..window.positions() {
-            let column = |tap| window.pixel(position, tap).map_or(size, |pixel| channel * pixels + pixel) as u32;
-            columns.extend((0..window.taps()).map(column));
-        }
-    }
-    let columns = Tensor::new(columns, hidden.device())?;
-    Tensor::cat(&[hidden, &frame], 1)?.contiguous()?.index_select(&columns, 1)
-}
-
-/// Average pooling as a product with the matrix of its factors.
-fn average(layer: &AvgPool2d, hidden: &Tensor) -> Result<Tensor> {
-    let (points, image) = (hidden.dim(0)?, layer.input);
-    let (pixels, positions) = (image.pixels(), layer.output().pixels());
-    let mut factors = vec![0.0; pixels * positions];
-    layer.for_each_in_channel(|position, pixel, factor| factors[pixel * positions + position] = factor);
-    let factors = Tensor::from_vec(factors, (pixels, positions), hidden.device())?.to_dtype(hidden.dtype())?;
-    hidden.reshape((points * image.channels, pixels))?.matmul(&factors)?.reshape((points, image.channels * positions))
-}
-
-fn largest(layer: &MaxPool2d, hidden: &Tensor) -> Result<Tensor> {
-    let below = below_window(&layer.window(), layer.input, hidden, f64::NEG_INFINITY)?;
-    below.reshape((hidden.dim(0)?, layer.output().size(), layer.window().taps()))?.max(2)
-}
-
-/// a + (b − a)Φ((b − a)/ε) over the taps of every window in turn.
-fn rounded_largest(layer: &SmoothedMaxPool2d, hidden: &Tensor) -> Result<Tensor> {
-    let mut widths = layer.widths().iter();
-    let mut outputs = Vec::with_capacity(layer.below().len());
-    for columns in layer.below() {
-        let mut largest: Option<Tensor> = None;
-        for column in columns {
-            let value = hidden.narrow(1, *column, 1)?;
-            largest = Some(match (largest, &mut widths) {
-                (None, _) => value,
-                (Some(before), widths) => {
-                    let difference = (value - &before)?;
-                    let width = widths.next().copied().unwrap_or(1.0) * std::f64::consts::SQRT_2;
-                    let probability = (((&difference / width)?.erf()? + 1.0)? * 0.5)?;
-                    (before + (difference * probability)?)?
+        let value = match &node.kind {
+            Kind::Input(width) => inputs.narrow(1, graph.input_start(index), *width)?,
+            Kind::Affine(affine) => self::affine(affine, &theta, input(0).ok(), inputs.dim(0)?)?,
+            Kind::ScaleShift(scale_shift) => {
+                let mut value = input(0)?.clone();
+                if let Some(places) = &scale_shift.scale {
+                    value = value.broadcast_mul(&theta.at(places)?)?;
                 }
-            });
+                match &scale_shift.shift {
+                    Some(places) => value.broadcast_add(&theta.at(places)?)?,
+                    None => value,
+                }
+            }
+            Kind::Elementwise(function) => self::function(function, input(0)?)?,
+            Kind::FixedLinear(fixed) => {
+                let all: Vec<&Tensor> = (0..node.inputs.len()).map(input).collect::<Result<_>>()?;
+                combine(&Tensor::cat(&all, 1)?, fixed.terms(), graph.width(index), fixed.offset())?
+            }
+            Kind::Bilinear(bilinear) => {
+                let places = |steps: &[usize]| strided(&bilinear.sizes, steps);
+                let left = select(input(0)?, &places(&bilinear.left))?;
+                let products = (left * select(input(1)?, &places(&bilinear.right))?)?;
+                let terms = places(&bilinear.out).into_iter().enumerate().map(|(entry, output)| (output, entry, 1.0));
+                let mut terms: Vec<(usize, usize, f64)> = terms.collect();
+                terms.sort_by_key(|term| term.0);
+                combine(&products, terms.into_iter(), graph.width(index), None)?
+            }
+            Kind::Softmax(softmax) => {
+                let value = input(0)?;
+                let split = value.reshape((value.dim(0)?, softmax.outer, softmax.length, softmax.inner))?;
+                candle_nn::ops::softmax(&split, 2)?.reshape(value.dims())?
+            }
+            Kind::OneHot(size) => {
+                let value = input(0)?;
+                let classes = Tensor::arange(0.0, *size as f64, value.device())?.to_dtype(value.dtype())?;
+                let apart = value.unsqueeze(2)?.broadcast_sub(&classes)?;
+                apart.eq(0.0)?.to_dtype(value.dtype())?.flatten_from(1)?
+            }
+            Kind::Custom(custom) => candle_core::bail!("{} cannot be trained with candle", custom.0.description()),
+        };
+        values.push(value);
+    }
+    match values.into_iter().nth(graph.output()) {
+        Some(outputs) => Ok(outputs),
+        None => candle_core::bail!("a graph without outputs"),
+    }
+}
+
+/// The tensors of parameters.
+struct Theta<'a> {
+    graph: &'a Graph,
+    tensors: &'a [Tensor],
+}
+
+impl Theta<'_> {
+    /// Parameters by their places in θ, as a vector; all of them belong to one tensor.
+    fn at(&self, places: &Indices) -> Result<Tensor> {
+        let first = places.iter().next().unwrap_or(0);
+        let own = self.graph.ranges().into_iter().zip(self.tensors).find(|(range, _)| range.contains(&first));
+        let Some((range, tensor)) = own else { candle_core::bail!("a place beyond the parameters") };
+        let flat = tensor.flatten_all()?;
+        match places {
+            Indices::Range(own) if *own == range => Ok(flat),
+            _ => {
+                let places: Vec<u32> = places.iter().map(|place| (place - range.start) as u32).collect();
+                flat.index_select(&Tensor::new(places, flat.device())?, 0)
+            }
         }
-        outputs.extend(largest);
-    }
-    Tensor::cat(&outputs, 1)
-}
-
-/// Values of the last axis, centred and divided by √(variance + ε).
-fn normalize(values: &Tensor, eps: f64) -> Result<Tensor> {
-    let last = values.rank() - 1;
-    let centred = values.broadcast_sub(&values.mean_keepdim(last)?)?;
-    let variance = centred.sqr()?.mean_keepdim(last)?;
-    centred.broadcast_div(&(variance + eps)?.sqrt()?)
-}
-
-/// γ x̂ + β with parameters along the second of the axes [point, parameter, rest].
-fn scale_shift<'a>(
-    tensors: &mut impl Iterator<Item = &'a Tensor>,
-    (scale, shift): (bool, bool),
-    normalized: Tensor,
-) -> Result<Tensor> {
-    let (scale, shift) = (next(tensors, scale)?, next(tensors, shift)?);
-    let along = |parameter: Tensor| parameter.reshape((1, parameter.elem_count(), 1));
-    let scaled = match scale {
-        Some(scale) => normalized.broadcast_mul(&along(scale)?)?,
-        None => normalized,
-    };
-    match shift {
-        Some(shift) => scaled.broadcast_add(&along(shift)?),
-        None => Ok(scaled),
     }
 }
 
-fn layer_norm<'a>(
-    layer: &LayerNorm,
-    tensors: &mut impl Iterator<Item = &'a Tensor>,
-    hidden: &Tensor,
-) -> Result<Tensor> {
-    let (points, size) = (hidden.dim(0)?, layer.size());
-    let vectors = points * (layer.inputs / size);
-    let normalized = normalize(&hidden.reshape((vectors, size))?, layer.eps)?;
-    let parameters = (layer.weight, layer.bias);
-    scale_shift(tensors, parameters, normalized.reshape((vectors, size, 1))?)?.reshape((points, layer.inputs))
-}
-
-fn group_norm<'a>(
-    layer: &GroupNorm,
-    tensors: &mut impl Iterator<Item = &'a Tensor>,
-    hidden: &Tensor,
-) -> Result<Tensor> {
-    let (points, image) = (hidden.dim(0)?, layer.input);
-    let normalized = normalize(&hidden.reshape((points, layer.groups, image.size() / layer.groups))?, layer.eps)?;
-    let channels = normalized.reshape((points, image.channels, image.pixels()))?;
-    scale_shift(tensors, (layer.weight, layer.bias), channels)?.reshape((points, image.size()))
-}
-
-fn batch_norm<'a>(
-    layer: &BatchNorm,
-    tensors: &mut impl Iterator<Item = &'a Tensor>,
-    hidden: &Tensor,
-) -> Result<Tensor> {
-    let (points, image) = (hidden.dim(0)?, layer.input);
-    let constant = |values: Vec<f64>| -> Result<Tensor> {
-        Tensor::from_vec(values, (1, image.channels, 1), hidden.device())?.to_dtype(hidden.dtype())
+fn affine(affine: &Affine, theta: &Theta<'_>, input: Option<&Tensor>, points: usize) -> Result<Tensor> {
+    let bias = affine.bias.as_ref().map(|places| theta.at(places)).transpose()?;
+    let (Some(weight), Some(input)) = (&affine.weight, input) else {
+        return match bias {
+            Some(bias) => bias.unsqueeze(0)?.broadcast_as((points, affine.outputs))?.contiguous(),
+            None => candle_core::bail!("a node without parameters"),
+        };
     };
-    let roots = layer.variance.iter().map(|variance| (variance + layer.eps).sqrt()).collect();
-    let channels = hidden.reshape((points, image.channels, image.pixels()))?;
-    let normalized = channels.broadcast_sub(&constant(layer.mean.clone())?)?.broadcast_div(&constant(roots)?)?;
-    scale_shift(tensors, (layer.weight, layer.bias), normalized)?.reshape((points, image.size()))
+    let weight = match weight {
+        Weight::Parameters(places) => theta.at(places)?,
+        Weight::Constants(constants) => Tensor::new(constants.as_slice(), input.device())?.to_dtype(input.dtype())?,
+    };
+    match &affine.taps {
+        Taps::Blocks(1) => {
+            candle_nn::Linear::new(weight.reshape((affine.outputs, affine.inputs))?, bias).forward(input)
+        }
+        Taps::Blocks(count) => {
+            let blocks = input.reshape((points, *count, affine.inputs))?;
+            let linear = candle_nn::Linear::new(weight.reshape((affine.outputs, affine.inputs))?, bias);
+            linear.forward(&blocks)?.reshape((points, count * affine.outputs))
+        }
+        Taps::Windows { window, channels, groups } => {
+            let outputs = convolve(affine, &weight, window, (*channels, *groups), input)?;
+            let outputs = match bias {
+                Some(bias) => outputs.broadcast_add(&bias.reshape((1, affine.outputs, 1))?)?,
+                None => outputs,
+            };
+            outputs.flatten_from(1)
+        }
+    }
 }
 
-/// l(z)Φ(−z/ε) + r(z)Φ(z/ε), with the branches l and r of the activation.
-fn smoothed(layer: &Smoothed, z: &Tensor) -> Result<Tensor> {
-    let widths = Tensor::from_slice(layer.widths(), layer.widths().len(), z.device())?.to_dtype(z.dtype())?;
+/// A convolution by candle where it has it, else as patches times weights: `[point, output, position]`.
+fn convolve(
+    affine: &Affine,
+    weight: &Tensor,
+    window: &Window,
+    (channels, groups): (usize, usize),
+    input: &Tensor,
+) -> Result<Tensor> {
+    let (points, positions, outputs) = (input.dim(0)?, window.positions(), affine.outputs);
+    let Window { image, kernel, stride, padding, dilation, .. } = *window;
+    let same = |pair: [usize; 2]| pair[0] == pair[1];
+    let framed = |axis: usize| (image[axis] + 2 * padding[axis]).checked_sub(dilation[axis] * (kernel[axis] - 1) + 1);
+    let usual = |axis: usize| framed(axis).map(|room| room / stride[axis] + 1) == Some(window.outputs[axis]);
+    if !window.transposed && same(stride) && same(dilation) && same(padding) && usual(0) && usual(1) {
+        let images = input.reshape((points, channels, image[0], image[1]))?;
+        let weight = weight.reshape((outputs, channels / groups, kernel[0], kernel[1]))?;
+        return images
+            .conv2d(&weight, padding[0], stride[0], dilation[0], groups)?
+            .reshape((points, outputs, positions));
+    }
+    let (own, taps, pixels) = (channels / groups, window.taps(), window.pixels());
+    let zeros = Tensor::zeros((points, 1), input.dtype(), input.device())?;
+    let framed = Tensor::cat(&[input, &zeros], 1)?;
+    let weights = weight.reshape((groups, outputs / groups, own * taps))?;
+    let mut parts = Vec::with_capacity(groups);
+    for group in 0..groups {
+        let column = |position: usize, channel: usize, tap: usize| {
+            window.pixel(position, tap).map_or(channels * pixels, |pixel| (group * own + channel) * pixels + pixel)
+        };
+        let places = (0..positions).flat_map(|p| (0..own).flat_map(move |c| (0..taps).map(move |t| (p, c, t))));
+        let places: Vec<usize> = places.map(|(p, c, t)| column(p, c, t)).collect();
+        let patches = select(&framed, &places)?.reshape((points, positions, own * taps))?;
+        parts.push(patches.broadcast_matmul(&weights.get(group)?.t()?)?.transpose(1, 2)?);
+    }
+    Tensor::cat(&parts, 1)
+}
+
+/// Columns of a matrix.
+fn select(values: &Tensor, columns: &[usize]) -> Result<Tensor> {
+    let columns: Vec<u32> = columns.iter().map(|column| *column as u32).collect();
+    values.contiguous()?.index_select(&Tensor::new(columns, values.device())?, 1)
+}
+
+/// Σ weight·column for each output, from terms (output, column, weight) in the order of the outputs.
+fn combine(
+    values: &Tensor,
+    terms: impl Iterator<Item = (usize, usize, f64)>,
+    width: usize,
+    offset: Option<&[f64]>,
+) -> Result<Tensor> {
+    // One round takes at most one term of every output.
+    let mut rounds: Vec<Vec<(usize, usize, f64)>> = Vec::new();
+    let (mut last, mut round) = (usize::MAX, 0);
+    for term in terms {
+        round = if term.0 == last { round + 1 } else { 0 };
+        last = term.0;
+        if rounds.len() == round {
+            rounds.push(Vec::new());
+        }
+        if let Some(round) = rounds.get_mut(round) {
+            round.push(term);
+        }
+    }
+    let constant = |numbers: Vec<f64>| Tensor::new(numbers, values.device())?.to_dtype(values.dtype());
+    let mut sum = match offset {
+        Some(offset) => constant(offset.to_vec())?.unsqueeze(0)?.broadcast_as((values.dim(0)?, width))?.contiguous()?,
+        None => Tensor::zeros((values.dim(0)?, width), values.dtype(), values.device())?,
+    };
+    for terms in rounds {
+        let (mut columns, mut weights) = (vec![0; width], vec![0.0; width]);
+        for (output, column, weight) in terms {
+            if let (Some(slot), Some(factor)) = (columns.get_mut(output), weights.get_mut(output)) {
+                (*slot, *factor) = (column, weight);
+            }
+        }
+        sum = (sum + select(values, &columns)?.broadcast_mul(&constant(weights)?)?)?;
+    }
+    Ok(sum)
+}
+
+fn function(function: &Function, z: &Tensor) -> Result<Tensor> {
+    match function {
+        Function::Activation(activation) => activate(*activation, z),
+        Function::Exp => z.exp(),
+        Function::Log => z.log(),
+        Function::Sqrt => z.sqrt(),
+        Function::Reciprocal => z.recip(),
+        Function::Power(2.0) => z.sqr(),
+        Function::Power(-0.5) => z.sqrt()?.recip(),
+        Function::Power(exponent) => z.powf(*exponent),
+        Function::Erf => z.erf(),
+        Function::Cos => z.cos(),
+        Function::Step => z.gt(0.0)?.to_dtype(z.dtype()),
+        Function::Rounded(rounded) => smoothed(rounded, z),
+        Function::Atan => candle_core::bail!("atan cannot be trained with candle"),
+    }
+}
+
+/// l(z)Φ(−z/ε) + r(z)Φ(z/ε), with the branches l and r of the function.
+fn smoothed(rounded: &Rounded, z: &Tensor) -> Result<Tensor> {
+    let widths = Tensor::new(rounded.widths(), z.device())?.to_dtype(z.dtype())?;
     let probability = (((z.broadcast_div(&widths)? / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    let left = match layer.activation().slope_left_of_hinge() {
-        Some(slope) => (z * slope)?,
+    let left = match rounded.function() {
+        Function::Step => return Ok(probability),
         // Further right Φ(−z/ε) is zero, and eᶻ might be infinite.
-        None => (z.broadcast_minimum(&(widths * 39.0)?)?.exp()? - 1.0)?,
+        Function::Activation(Activation::Elu) => (z.broadcast_minimum(&(widths * 39.0)?)?.exp()? - 1.0)?,
+        Function::Activation(hinge) => (z * hinge.slope_left_of_hinge().unwrap_or(0.0))?,
+        _ => candle_core::bail!("a function without a kink"),
     };
     (z * &probability)? + (left * (1.0 - probability)?)?
 }

@@ -85,6 +85,6 @@ impl Mlp {
 
 impl Module for Mlp {
     fn forward(&self, inputs: &Tensor) -> candle_core::Result<Tensor> {
-        in_candle::forward(self.architecture.layers(), &mut self.tensors.iter(), inputs)
+        in_candle::forward(self.architecture.graph(), &self.tensors, inputs)
     }
 }

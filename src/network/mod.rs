@@ -1,5 +1,5 @@
-//! The network: a sequence of layers, each in its own file; a candle [`Mlp`] for training, its frozen f64 form
-//! [`Network`] for everything after, and the files in which both are stored.
+//! The network: a [`graph`] of a few kinds of nodes, with layers as short names for common parts of one; a candle [`Mlp`] for
+//! training, its frozen f64 form [`Network`] for everything after, and the files in which both are stored.
 
 #[allow(clippy::indexing_slicing, reason = "slices are cut to the length of the shortest before the loops")]
 pub mod activation;
@@ -12,30 +12,19 @@ mod bound;
 mod builder;
 #[allow(clippy::indexing_slicing, reason = "every array is made with the rows and outputs that are compared before")]
 mod check;
-#[allow(clippy::indexing_slicing, reason = "ranges are those of the layers in matrices made for the same sequence")]
-mod curvature;
 #[allow(clippy::indexing_slicing, reason = "indices are those of the matrix made from the same array")]
 mod features;
 #[allow(
     clippy::indexing_slicing,
-    reason = "positions and pixels are those of the layer, and the vector has an entry for each pair"
+    reason = "`Graph::new` has compared every node with the widths of its inputs, and every place with the number of parameters"
 )]
+pub mod graph;
 mod in_candle;
-pub mod layer;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "every size follows from the layer, and `Sequence::new` has compared each layer with the one before it"
-)]
-pub mod layers;
+mod layers;
+mod lower;
 mod mlp;
 pub mod onnx;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "places, slots and tapes are made together in `Sequence::new` and `tapes`, one for each layer"
-)]
-mod sequence;
 mod state_dict;
-mod tape;
 mod trained;
 mod training;
 mod variables;
@@ -51,16 +40,12 @@ pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
 pub use builder::{NetworkBuilder, PointShape};
 pub use check::CHECK_TOLERANCE;
-pub use curvature::OuterProducts;
-pub use layer::{Layer, ParameterGroup};
+pub use graph::{Rounded, Tensor as ParameterGroup};
 pub use layers::{
-    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
-    SmoothedMaxPool2d,
+    AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear, MaxPool2d, Residual,
 };
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};
-pub use sequence::Sequence;
 pub use state_dict::StatedLayer;
-pub use tape::{Kept, Tape};
 pub use trained::Network;
 pub use training::{Decay, NUMBERS_PER_WEIGHT, Training, TrainingOptions, train};

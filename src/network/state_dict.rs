@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::str::FromStr;
 
-use super::layer::Layer;
-use super::{Activation, Linear};
+use super::{Activation, Layer, Linear};
 use crate::error::{DataError, Error, Result, StateDictProblem, TensorError, UnknownActivation};
 use crate::tensors::{Tensor, TensorFile};
 

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ndarray::ArrayView2;
+use rand::Rng;
 
 use super::features::Front;
-use super::layer::{Layer, ParameterGroup, Verbs};
+use super::graph::{Start, Tensor};
 use super::state_dict::{self, StatedLayer};
-use super::{Activation, Architecture, Mlp, NetworkMap, Sequence};
+use super::{Activation, Architecture, Layer, Mlp, NetworkMap};
 use crate::data::{SCHEMA_KEY, Schema};
 use crate::error::{Error, Result, TensorError, check_size};
 use crate::map::{BlockShape, Cut, Group, Map, Model, Rounding};
@@ -49,12 +50,22 @@ impl Network {
 
     /// A network with PyTorch's default initialisation: weights and biases uniform on ±1/√inputs.
     pub fn random(architecture: Architecture, seed: u64) -> Self {
-        let mut parameters = vec![0.0; architecture.n_params()];
-        let layers = architecture.layers().iter().zip(architecture.sequence().param_ranges());
-        for (index, (layer, range)) in layers.filter(|(_, range)| !range.is_empty()).enumerate() {
-            if let (Verbs::General(layer), Some(own)) = (layer.verbs(), parameters.get_mut(range)) {
-                layer.initialize(&mut stream(seed, Purpose::Initialization, index as u64), own);
+        let mut parameters = Vec::with_capacity(architecture.n_params());
+        // Every layer has a stream of its own; what a tensor's name starts with says which layer it belongs to.
+        let (mut layer, mut index) = (None, 0);
+        let mut generator = stream(seed, Purpose::Initialization, index);
+        for tensor in architecture.graph().tensors() {
+            let name = tensor.name.split('.').next();
+            if layer.is_some() && layer != name {
+                index += 1;
+                generator = stream(seed, Purpose::Initialization, index);
             }
+            layer = name;
+            parameters.extend((0..tensor.size()).map(|_| match tensor.start {
+                Start::Zero => 0.0,
+                Start::One => 1.0,
+                Start::Uniform(bound) => bound * (2.0 * generator.random::<f64>() - 1.0),
+            }));
         }
         Self { architecture, parameters, names: None }
     }
@@ -125,7 +136,7 @@ impl Network {
         let file = state_dict::read(path)?;
         let (chain, parameters) = state_dict::stated(path, file.tensors, layers)?;
         let network = Self::new(Architecture::of_layers(chain)?, parameters)?;
-        let linear = network.architecture.linear_layers().iter().zip(layers);
+        let linear = network.architecture.linear_layers().into_iter().zip(layers);
         let names = linear.flat_map(|(linear, stated)| {
             let weight = stated.tensor("weight");
             std::iter::once(weight).chain(linear.bias.then(|| stated.tensor("bias")))
@@ -219,11 +230,14 @@ impl Network {
     /// A hash of architecture and parameters (FNV-1a, 64 bits, in hexadecimal) that tells networks apart.
     pub fn fingerprint(&self) -> String {
         let mut shape = self.architecture.to_string();
-        if !self.architecture.layers().iter().all(|layer| matches!(layer, Layer::Linear(_) | Layer::Activation(_))) {
+        let layers = self.architecture.layers();
+        let plain = layers.iter().all(|layer| matches!(layer, Layer::Linear(_) | Layer::Activation(_)));
+        if layers.is_empty() || !plain {
             // The text does not show every setting of the other layers, such as running statistics; their record does.
             shape.push_str(&self.record().unwrap_or_default());
         }
-        let biases = self.architecture.linear_layers().iter().map(|layer| u8::from(layer.bias));
+        let linear = self.architecture.linear_layers();
+        let biases = linear.iter().map(|layer| u8::from(layer.bias));
         let weights = self.parameters.iter().flat_map(|value| value.to_le_bytes());
         let hash =
             shape.bytes().chain(biases).chain(weights).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -257,7 +271,7 @@ impl Model for Network {
     /// By the names that the file they come from gives them, where it has its own.
     fn tensors(&self) -> Vec<Group> {
         let own = self.architecture.parameter_groups().into_iter();
-        let named = |(index, tensor): (usize, ParameterGroup)| {
+        let named = |(index, tensor): (usize, Tensor)| {
             let given = self.names.as_ref().and_then(|names| names.get(index)).cloned();
             Group { size: tensor.size(), name: given.unwrap_or(tensor.name) }
         };
@@ -266,15 +280,18 @@ impl Model for Network {
 
     /// In front of the layer that the parameter belongs to.
     fn cut(&self, parameter: usize) -> Option<Cut> {
-        let ranges = self.architecture.sequence().param_ranges().enumerate();
-        let (index, range) = ranges.into_iter().find(|(_, range)| range.contains(&parameter))?;
-        let (front, back) = self.architecture.layers().split_at(index);
-        let (before, after) = self.parameters.split_at(range.start);
-        let front = Sequence::new(front.to_vec()).ok()?;
-        let head = Network::new(Architecture::of_layers(back.to_vec()).ok()?, after.to_vec()).ok()?;
-        let fits = front.n_inputs() == self.architecture.n_inputs() && front.n_outputs() == head.n_inputs();
+        let mut start = 0;
+        for size in self.architecture.layer_params() {
+            if parameter < start + size {
+                break;
+            }
+            start += size;
+        }
+        let (front, head) = self.architecture.graph().cut(start)?;
+        let (before, after) = self.parameters.split_at_checked(start)?;
         let features = Arc::new(Front::new(front, before.to_vec()));
-        fits.then(|| Cut { features, head: Arc::new(head), offset: range.start })
+        let head = Network::new(Architecture::of_graph(head).ok()?, after.to_vec()).ok()?;
+        Some(Cut { features, head: Arc::new(head), offset: start })
     }
 
     fn n_inputs(&self) -> usize {
@@ -290,12 +307,12 @@ impl Model for Network {
     }
 
     fn numbers_per_point(&self, columns: usize) -> f64 {
-        let sequence = self.architecture.sequence();
-        sequence.tape_size(1, columns) + sequence.scratch_width() as f64
+        let graph = self.architecture.graph();
+        graph.tape_size(1, columns) + graph.scratch_width() as f64
     }
 
     fn blocks(&self) -> Vec<BlockShape> {
-        self.architecture.sequence().blocks()
+        self.architecture.graph().blocks()
     }
 
     fn has_kinks(&self) -> bool {
@@ -307,7 +324,8 @@ impl Model for Network {
     }
 
     fn record(&self) -> Option<String> {
-        serde_json::to_string(&self.architecture).ok()
+        let savable = self.architecture.graph().can_be_saved();
+        savable.then(|| serde_json::to_string(&self.architecture).ok()).flatten()
     }
 
     fn description(&self) -> String {

@@ -145,7 +145,7 @@ fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &Trainin
     let batch = options.batch_size.unwrap_or(data.len()).min(data.len());
     let numbers = NUMBERS_PER_WEIGHT * architecture.n_params() as f64
         + 2.0 * (data.inputs().len() + data.targets().len()) as f64
-        + batch as f64 * (3.0 * architecture.sequence().tape_size(1, 1) + 24.0);
+        + batch as f64 * (3.0 * architecture.graph().tape_size(1, 1) + 24.0);
     let advice = "choose narrower hidden layers, or smaller batches";
     memory::reserve(&format!("training a {architecture} network"), numbers, advice)
 }

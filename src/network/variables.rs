@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Tensor};
 use candle_nn::VarMap;
 
-use super::layer::{Layer, Verbs};
-use super::layers::{BatchNorm, Residual};
-use super::{Architecture, Network};
+use super::layers::{BatchNorm, Layer, Residual};
+use super::{Architecture, Network, lower};
 use crate::error::{Error, Result};
 
 impl Network {
@@ -63,12 +62,12 @@ impl Source<'_> {
 
     fn layer(&mut self, layer: &Layer) -> Result<Layer> {
         if let Layer::Residual(block) = layer {
-            let (body, shortcut) = (self.layers(block.body())?, self.layers(block.shortcut())?);
-            return Ok(Residual::new(body, shortcut)?.into());
+            let (body, shortcut) = (self.layers(&block.body)?, self.layers(&block.shortcut)?);
+            return Ok(Residual { body, shortcut }.into());
         }
-        let groups = match layer.verbs() {
-            Verbs::Elementwise(_) => Vec::new(),
-            Verbs::General(general) => general.parameter_groups(),
+        let groups = match layer.n_inputs() {
+            Some(inputs) => lower::tensors(layer, inputs)?,
+            None => Vec::new(),
         };
         if groups.is_empty() && !matches!(layer, Layer::BatchNorm(_)) {
             return Ok(layer.clone());

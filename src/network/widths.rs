@@ -7,7 +7,8 @@
 use faer::{Mat, MatRef};
 use ndarray::{ArrayView2, Axis, Slice};
 
-use super::{Architecture, Network, Sequence};
+use super::graph::Graph;
+use super::{Architecture, Network};
 use crate::data::row_blocks;
 use crate::error::{Error, Result, check_size};
 use crate::linalg::column_slice;
@@ -20,7 +21,8 @@ impl Network {
     /// ```
     /// use ndarray::{Array2, array};
     /// use riemannian_laplace::internals::map::Rounding;
-    /// use riemannian_laplace::{Activation, Architecture, Layer, Network};
+    /// use riemannian_laplace::internals::network::graph::{Function, Kind};
+    /// use riemannian_laplace::{Activation, Architecture, Network};
     ///
     /// // The unit's input is x, with variance 1 over the data, and the draws do not move it.
     /// let network = Network::new(Architecture::new(&[1, 1, 1], Activation::Relu)?, vec![1.0, 0.0, 1.0, 0.0])?;
@@ -28,7 +30,7 @@ impl Network {
     /// let offsets = Array2::zeros((1, 4));
     /// let rounding = Rounding { width: 0.05, inputs: inputs.view(), offsets: offsets.view() };
     /// let smooth = network.with_rounded_kinks(&rounding)?.expect("relu has a kink");
-    /// let Layer::Smoothed(relu) = &smooth.architecture().layers()[1] else { panic!("a smoothed relu") };
+    /// let Kind::Elementwise(Function::Rounded(relu)) = &smooth.architecture().graph().nodes()[2].kind else { panic!() };
     /// assert_eq!(relu.widths(), [0.05]);
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
@@ -42,11 +44,10 @@ impl Network {
         }
         check_size("number of input columns", architecture.n_inputs(), rounding.inputs.ncols())?;
         check_size("length of an offset", architecture.n_params(), rounding.offsets.ncols())?;
-        let scales = scales(architecture.sequence(), self.parameters(), rounding.inputs, rounding.offsets);
+        let scales = scales(architecture.graph(), self.parameters(), rounding.inputs, rounding.offsets)?;
         let widths = |units: Vec<f64>| units.into_iter().map(|scale| rounding.width * scale).collect();
-        let mut widths = scales.into_iter().map(widths);
-        match architecture.sequence().smoothed(false, &mut widths) {
-            Some(layers) => Self::new(Architecture::of_layers(layers)?, self.parameters().to_vec()).map(Some),
+        match architecture.graph().rounded(scales.into_iter().map(widths)) {
+            Some(graph) => Self::new(Architecture::of_graph(graph)?, self.parameters().to_vec()).map(Some),
             None => Ok(None),
         }
     }
@@ -54,21 +55,22 @@ impl Network {
 
 /// √(variance over the data + mean posterior variance) of the inputs of each kink, one number per unit.
 fn scales(
-    sequence: &Sequence,
+    graph: &Graph,
     theta: &[f64],
     inputs: ArrayView2<'_, f64>,
     offsets: ArrayView2<'_, f64>,
-) -> Vec<Vec<f64>> {
+) -> Result<Vec<Vec<f64>>> {
     let offsets: Vec<Vec<f64>> = offsets.rows().into_iter().map(|row| row.to_vec()).collect();
     let mut kinks: Vec<Vec<Moments>> = Vec::new();
     for block in row_blocks(inputs.nrows()) {
         let points = block.len();
         let rows = inputs.slice_axis(Axis(0), Slice::from(block));
         let rows = Mat::from_fn(points, rows.ncols(), |n, i| rows[(n, i)]);
-        let mut tapes = sequence.tapes(points, 0);
+        let mut tapes = graph.tapes(points, 0);
+        let still = graph.still_values(rows.as_ref())?;
         for (draw, offset) in offsets.iter().enumerate() {
             let mut next = 0;
-            sequence.forward_along_kinks(theta, offset, rows.as_ref(), &mut tapes, &mut |z| {
+            graph.forward_along(theta, offset, &still, &mut tapes, &mut |z| {
                 if kinks.len() == next {
                     kinks.push(vec![Moments::default(); z.ncols()]);
                 }
@@ -78,7 +80,7 @@ fn scales(
         }
     }
     let draws = offsets.len().max(1) as f64;
-    kinks.into_iter().map(|units| units.iter().map(|unit| unit.scale(draws)).collect()).collect()
+    Ok(kinks.into_iter().map(|units| units.iter().map(|unit| unit.scale(draws)).collect()).collect())
 }
 
 /// Adds a block's inputs z₀ (once) and their motion z₁ along a draw.

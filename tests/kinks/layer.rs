@@ -7,7 +7,8 @@ use candle_core::{Module, Tensor};
 use faer::Mat;
 use ndarray::{Array2, Axis};
 use riemannian_laplace::internals::map::{Evaluator, Jet, Map, Rounding, identity_seeds, jacobian};
-use riemannian_laplace::internals::network::{Mlp, Residual, Smoothed};
+use riemannian_laplace::internals::network::graph::{Function, Kind};
+use riemannian_laplace::internals::network::{Mlp, Residual, Rounded};
 use riemannian_laplace::{Activation, Architecture, Layer, Linear, Model, Network};
 
 use crate::common::{assert_all_close, layer_sums, normal_matrix, normal_vector, random_network};
@@ -16,7 +17,7 @@ use crate::common::{assert_all_close, layer_sums, normal_matrix, normal_vector, 
 /// in the rounded part, and differences with steps of 1e-3 see no kink.
 fn smooth_network() -> Network {
     let smoothed = |activation, widths: &[f64]| {
-        Layer::Smoothed(Smoothed::new(activation, widths.to_vec()).expect("an activation with a kink"))
+        Layer::Smoothed(Rounded::new(activation, widths.to_vec()).expect("an activation with a kink"))
     };
     let layers = vec![
         Linear::new(2, 3).into(),
@@ -62,7 +63,7 @@ fn a_rounded_kink_is_a_mean_of_both_branches_by_the_normal_distribution_function
     let cases: [(Activation, Branch); 3] =
         [(Activation::Relu, |_| 0.0), (Activation::LeakyRelu, |x| 0.01 * x), (Activation::Elu, f64::exp_m1)];
     for (activation, left) in cases {
-        let smoothed = Layer::Smoothed(Smoothed::new(activation, widths.to_vec()).unwrap());
+        let smoothed = Layer::Smoothed(Rounded::new(activation, widths.to_vec()).unwrap());
         // f(x) = φ(x), twice.
         let layers = vec![Linear::new(1, 2).into(), smoothed];
         let network = Network::new(Architecture::of_layers(layers).unwrap(), vec![1.0, 1.0, 0.0, 0.0]).unwrap();
@@ -82,7 +83,7 @@ fn a_rounded_kink_is_a_mean_of_both_branches_by_the_normal_distribution_function
             }
         }
     }
-    assert_eq!(Smoothed::new(Activation::Tanh, vec![1.0]), None);
+    assert_eq!(Rounded::new(Activation::Tanh, vec![1.0]), None);
 }
 
 #[test]
@@ -154,17 +155,18 @@ fn widths_are_measured_from_the_data_and_the_draws() {
         }
     }
     let expected: Vec<f64> = (0..7).map(|j| 0.2 * (variance[j] + motion[j]).sqrt()).collect();
-    let found: Vec<f64> = smooth
-        .architecture()
-        .layers()
-        .iter()
-        .filter_map(|layer| match layer {
-            Layer::Smoothed(smoothed) => Some(smoothed.widths().to_vec()),
-            _ => None,
-        })
-        .flatten()
-        .collect();
+    let found: Vec<f64> = rounded(&smooth).into_iter().flatten().collect();
     assert_all_close(&found, &expected, 1e-6, "widths");
+}
+
+/// The widths of every rounded kink.
+pub fn rounded(network: &Network) -> Vec<Vec<f64>> {
+    let nodes = network.architecture().graph().nodes().iter();
+    let widths = nodes.filter_map(|node| match &node.kind {
+        Kind::Elementwise(Function::Rounded(rounded)) => Some(rounded.widths().to_vec()),
+        _ => None,
+    });
+    widths.collect()
 }
 
 #[test]
@@ -218,8 +220,11 @@ fn kinks_inside_residual_blocks_are_rounded_too() {
     let offsets = 0.1 * normal_matrix(2, network.parameters().len(), 5);
     let rounding = |width| Rounding { width, inputs: inputs.view(), offsets: offsets.view() };
     let smooth = network.with_rounded_kinks(&rounding(0.1)).unwrap().expect("kinks");
-    let text = smooth.architecture().to_string();
-    assert_eq!((text.matches("smoothed").count(), text.matches("(relu").count()), (5, 1), "{text}");
+    let relus = |network: &Network| {
+        let nodes = network.architecture().graph().nodes().iter();
+        nodes.filter(|node| node.kind.description() == "relu").count()
+    };
+    assert_eq!((rounded(&smooth).len(), relus(&smooth)), (5, 1), "{}", smooth.architecture());
     // Over a vanishing width it is the same network.
     let narrow = network.with_rounded_kinks(&rounding(1e-9)).unwrap().expect("kinks");
     let at = |network: &Network| outputs(&network.bind(inputs.view()).unwrap(), network.parameters());

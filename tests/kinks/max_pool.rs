@@ -3,7 +3,7 @@
 
 use ndarray::{Array2, Axis};
 use riemannian_laplace::internals::map::Rounding;
-use riemannian_laplace::internals::network::{Image, MaxPool2d, SmoothedMaxPool2d};
+use riemannian_laplace::internals::network::{Image, MaxPool2d};
 use riemannian_laplace::{
     Activation, Architecture, Conv2d, Dataset, Family, FitOptions, Laplace, Layer, Linear, MetricName, Model, Network,
     SamplerOptions,
@@ -11,7 +11,7 @@ use riemannian_laplace::{
 
 use crate::common::{draw_targets, normal_matrix, random_network};
 use crate::ends;
-use crate::layer::{assert_outputs_are_candles, assert_verbs, outputs};
+use crate::layer::{assert_outputs_are_candles, assert_verbs, outputs, rounded};
 
 /// Overlapping windows with padding, so that windows have two, three, four or six taps.
 fn pool() -> MaxPool2d {
@@ -22,19 +22,21 @@ fn pool() -> MaxPool2d {
 fn smooth_network() -> Network {
     let input = Image::new(1, 4, 5);
     let conv = Conv2d::new(input, 2, [2, 2]);
-    let widths = (0..).map(|index| 0.8 + 0.1 * f64::from(index % 7));
-    let hinges = (0..60).find(|count| SmoothedMaxPool2d::new(pool(), vec![1.0; *count]).is_some());
-    let widths = widths.take(hinges.expect("a number of hinges")).collect();
-    let rounded = SmoothedMaxPool2d::new(pool(), widths).expect("one width per hinge");
     let size = pool().output().size();
     let layers = vec![
         conv.into(),
-        Layer::SmoothedMaxPool2d(rounded),
+        pool().into(),
         Linear::new(size, 3).into(),
         Activation::Tanh.into(),
         Linear::new(3, 2).into(),
     ];
-    random_network(Architecture::of_layers(layers).expect("an architecture"), 4)
+    let kinked = random_network(Architecture::of_layers(layers).expect("an architecture"), 4);
+    let unit = |index: usize| 0.8 + 0.1 * (index % 7) as f64;
+    let graph = kinked.architecture().graph();
+    let units = graph.nodes().iter().enumerate().filter(|(_, node)| node.kind.description() == "relu");
+    let widths: Vec<Vec<f64>> = units.map(|(index, _)| (0..graph.width(index)).map(unit).collect()).collect();
+    let smooth = graph.rounded(widths.into_iter()).expect("one width per unit");
+    Network::new(Architecture::of_graph(smooth).expect("an architecture"), kinked.parameters().to_vec()).expect("θ")
 }
 
 #[test]
@@ -66,7 +68,7 @@ fn it_is_a_chain_of_rounded_hinges_whose_widths_are_those_of_their_arguments() {
     assert!(network.has_kinks());
     let smooth = network.with_rounded_kinks(&rounding(0.3)).expect("a width").expect("kinks");
     assert!(!smooth.has_kinks() && smooth.record().is_none());
-    assert_eq!(smooth.architecture().to_string(), "linear 2 → 4, smoothed max pooling 1×2×2 → 1×1×1");
+    assert_eq!(rounded(&smooth).len(), 3, "{}", smooth.architecture());
     let values: Vec<Vec<f64>> = inputs.rows().into_iter().map(|x| linear_values(&network, &x.to_vec())).collect();
     // The spread of b − max of those before, over the data.
     let arguments = Array2::from_shape_fn((80, 3), |(n, hinge)| {

@@ -89,7 +89,7 @@ fn branches_that_make_no_residual_block_are_refused() {
         assert!(error.to_string().contains(word), "{error}");
         let layers = [("body", body), ("shortcut", shortcut)];
         let text = serde_json::to_string(&std::collections::BTreeMap::from(layers)).expect("layers are written");
-        let error = serde_json::from_str::<Layer>(&format!("{{\"residual\":{text}}}")).expect_err("an error");
+        let error = serde_json::from_str::<Architecture>(&format!("[{{\"residual\":{text}}}]")).expect_err("an error");
         assert!(error.to_string().contains(word), "{error}");
     }
 }

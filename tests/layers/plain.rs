@@ -59,10 +59,10 @@ pub fn outputs(layer: &Layer, rest: &mut &[f64], h: &[f64], pieces: &mut Vec<usi
         }
         Layer::Residual(block) => {
             let (mut body, mut shortcut) = (h.to_vec(), h.to_vec());
-            for layer in block.body() {
+            for layer in &block.body {
                 body = outputs(layer, rest, &body, pieces);
             }
-            for layer in block.shortcut() {
+            for layer in &block.shortcut {
                 shortcut = outputs(layer, rest, &shortcut, pieces);
             }
             body.iter().zip(&shortcut).map(|(a, b)| a + b).collect()

@@ -7,7 +7,7 @@
 use crate::elementary::{Exponential, at_least, at_most, product, scaled_normal_tail, softplus as log_1p_exp};
 
 /// φ, φ′ and φ″ at one point.
-pub(super) type Jet = (f64, f64, f64);
+pub(in super::super) type Jet = (f64, f64, f64);
 
 /// Slope of [`leaky_relu`] for z ≤ 0.
 pub(super) const LEAK: f64 = 0.01;
@@ -23,13 +23,13 @@ const GELU_LINEAR: (f64, f64) = (1.5957691216057308, -9.96930880911092e-17);
 const GELU_CUBIC: (f64, f64) = (0.07135481627260025, -6.175149918155315e-19);
 
 #[inline(always)]
-pub(super) fn identity(z: f64) -> Jet {
+pub(in super::super) fn identity(z: f64) -> Jet {
     (z, 1.0, 0.0)
 }
 
 /// With u = e^(−2|z|): |tanh| = (1 − u)/(1 + u), sech² = 4u/(1 + u)².
 #[inline(always)]
-pub(super) fn tanh(z: f64) -> Jet {
+pub(in super::super) fn tanh(z: f64) -> Jet {
     let exponential = Exponential::of(-2.0 * z.abs());
     let fall = exponential.minus_one();
     // Only one division: divisions cost more than everything else here.
@@ -40,24 +40,24 @@ pub(super) fn tanh(z: f64) -> Jet {
 }
 
 #[inline(always)]
-pub(super) fn relu(z: f64) -> Jet {
+pub(in super::super) fn relu(z: f64) -> Jet {
     (at_least(z, 0.0), if z > 0.0 { 1.0 } else { 0.0 }, 0.0)
 }
 
 /// With u = e^(−|z|): s′ = u/(1 + u)², s″ = −sign(z) s′(1 − u)/(1 + u).
 #[inline(always)]
-pub(super) fn sigmoid(z: f64) -> Jet {
+pub(in super::super) fn sigmoid(z: f64) -> Jet {
     logistic(z, Exponential::of(-z.abs()))
 }
 
 #[inline(always)]
-pub(super) fn softplus(z: f64) -> Jet {
+pub(in super::super) fn softplus(z: f64) -> Jet {
     let (s, s1, _) = sigmoid(z);
     (log_1p_exp(z), s, s1)
 }
 
 #[inline(always)]
-pub(super) fn silu(z: f64) -> Jet {
+pub(in super::super) fn silu(z: f64) -> Jet {
     let (s, s1, s2) = sigmoid(z);
     let from_left = at_least(z, -LOGISTIC_END);
     let held = at_most(from_left, LOGISTIC_END);
@@ -86,6 +86,14 @@ pub(in super::super) fn rounded_elu(z: f64, width: f64) -> Jet {
         below + exponential.value() * above + apart * density,
         exponential.value() * above - (2.0 * fall + apart * held * inverse) * density,
     )
+}
+
+/// Φ(z/ε): a step rounded over a width ε.
+#[inline(always)]
+pub(in super::super) fn rounded_step(z: f64, width: f64) -> Jet {
+    let inverse = 1.0 / width;
+    let Normal { below, density, held, .. } = Normal::at(z * inverse);
+    (below, inverse * density, -inverse * inverse * held * density)
 }
 
 /// The standard normal distribution at z.
@@ -118,7 +126,7 @@ impl Normal {
 
 /// y = z(b + c z²) is carried to twice the working precision, because the tail e^y magnifies its rounding |y| times.
 #[inline(always)]
-pub(super) fn gelu_tanh(z: f64) -> Jet {
+pub(in super::super) fn gelu_tanh(z: f64) -> Jet {
     let from_left = at_least(z, -NORMAL_END);
     let held = at_most(from_left, NORMAL_END);
     let (square, square_low) = product(held, held);
@@ -136,7 +144,7 @@ pub(super) fn gelu_tanh(z: f64) -> Jet {
 }
 
 #[inline(always)]
-pub(super) fn elu(z: f64) -> Jet {
+pub(in super::super) fn elu(z: f64) -> Jet {
     let exponential = Exponential::of(at_most(z, 0.0));
     let right = z > 0.0;
     (
@@ -147,13 +155,13 @@ pub(super) fn elu(z: f64) -> Jet {
 }
 
 #[inline(always)]
-pub(super) fn leaky_relu(z: f64) -> Jet {
+pub(in super::super) fn leaky_relu(z: f64) -> Jet {
     let slope = if z > 0.0 { 1.0 } else { LEAK };
     (slope * z, slope, 0.0)
 }
 
 #[inline(always)]
-pub(super) fn sin(z: f64) -> Jet {
+pub(in super::super) fn sin(z: f64) -> Jet {
     let (sine, cosine) = libm::sincos(z);
     (sine, cosine, -sine)
 }

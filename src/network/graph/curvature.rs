@@ -11,7 +11,7 @@ use faer::{Accum, MatMut, MatRef};
 
 use rayon::prelude::*;
 
-use super::layer::LayerRows;
+use super::rows::NodeRows;
 use crate::linalg::{Number, column_slice, column_slice_mut, share, threads_are_free};
 use crate::map::{Scratch, TileBuffers};
 
@@ -88,7 +88,7 @@ impl Summed for f32 {
 }
 
 /// One layer's shape, and what its rows are computed from.
-pub(super) type Factors<'a> = (OuterProducts, LayerRows<'a>);
+pub(super) type Factors<'a> = (OuterProducts, NodeRows<'a>);
 
 /// The pairs (i, j) with i < left, j < right and, if both are of the same kind, i ≥ j; i runs fastest.
 fn pairs(left: usize, right: usize, same: bool) -> impl Iterator<Item = (usize, usize)> + Clone {
@@ -181,7 +181,7 @@ fn block<T: Summed>(
 
 /// The product QᵀS of the columns of these pairs, in the upper left corner of the buffers' product.
 fn sum_tile<T: Number>(
-    (left, right): (LayerRows<'_>, LayerRows<'_>),
+    (left, right): (NodeRows<'_>, NodeRows<'_>),
     input_tile: impl Iterator<Item = (usize, usize)> + Clone,
     output_tile: impl Iterator<Item = (usize, usize)> + Clone,
     buffers: &mut TileBuffers<T>,
@@ -218,7 +218,7 @@ fn sum_tile<T: Number>(
 }
 
 /// Entry `index` of (h, 1) at some of the points; none for the 1.
-fn input_part<'a>(rows: LayerRows<'a>, index: usize, start: usize, count: usize) -> Option<&'a [f64]> {
+fn input_part<'a>(rows: NodeRows<'a>, index: usize, start: usize, count: usize) -> Option<&'a [f64]> {
     let inputs: MatRef<'a, f64> = rows.inputs;
     (index < inputs.ncols()).then(|| &column_slice(inputs.col(index))[start..start + count])
 }

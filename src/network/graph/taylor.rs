@@ -19,10 +19,10 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, MatMut, MatRef};
 use rayon::prelude::*;
 
+use super::tape::Kept;
 use crate::elementary::vectorized;
 use crate::linalg::{column_slice, column_slice_mut, dot, is_worth_sharing, multiply, share};
 use crate::map::resize;
-use crate::network::tape::Kept;
 
 /// From this many points and weights on it is faster: by 5 to 20 % at 32 points and 50 × 50 weights, by 15 to 20 at 100 points
 /// and up to 1,000 × 1,000 weights, and slower at 16 points.
@@ -34,11 +34,6 @@ const TOGETHER: usize = 64;
 const LOOKED_AT: usize = 64;
 /// Of s, as a power of two: far from where z₁ could overflow.
 const LARGEST_EXPONENT: f64 = 256.0;
-
-/// The numbers that they take room for.
-pub(super) fn room(points: usize, inputs: usize) -> usize {
-    inputs.saturating_mul(points.saturating_add(TOGETHER * rayon::current_num_threads()))
-}
 
 /// Whether three products are faster than four.
 pub(super) fn is_faster(points: usize, inputs: usize, outputs: usize) -> bool {
@@ -75,7 +70,7 @@ pub(super) fn three_products(
     let work = n as f64 * h0.ncols() as f64 * outputs.ncols() as f64;
     let threads = if is_worth_sharing(work) { rayon::current_num_threads() } else { 1 };
     let each = outputs.ncols().div_ceil(threads).next_multiple_of(TOGETHER);
-    let Kept { along: h, room, .. } = kept;
+    let Kept { mixed: h, sums: room, .. } = kept;
     resize(h, n, h0.ncols());
     resize(room, h0.ncols(), TOGETHER * threads);
     add_multiple(s, h0, h1, h.as_mut());
