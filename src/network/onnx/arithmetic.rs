@@ -1,6 +1,6 @@
 //! Arithmetic with tensors of any kind: shapes that broadcast to each other, and what the graph computes with them.
 
-use super::lower::Lowering;
+use super::lowering::Lowering;
 use super::parameters::Role;
 use super::scalar::Numbers;
 use super::tensor::{Constant, Content, Points, Shape, Tensor};
@@ -122,12 +122,6 @@ impl Lowering<'_> {
         let value = self.value(a)?;
         let product = self.graph.affine_constant(value, &b.shape.lengths, Some(&constant.values), None)?;
         Ok(Some(self.data(product, shape.clone())))
-    }
-
-    /// Sums of several tensors.
-    pub fn total(&mut self, tensors: &[Tensor]) -> Step<Tensor> {
-        let Some((first, rest)) = tensors.split_first() else { return refuse("it has no input") };
-        rest.iter().try_fold(first.clone(), |sum, next| self.sum((&sum, 1.0), (next, 1.0)))
     }
 }
 

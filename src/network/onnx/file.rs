@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::constant::{self, is_real, is_whole};
-use super::messages::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto};
+use super::marks::{Mark, Marks};
+use super::messages::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use super::parameters::Parameters;
 use super::tensor::{Origin, Points, Shape, Tensor, product};
 use super::trouble::Trouble;
@@ -33,7 +34,7 @@ pub struct File<'a> {
     /// The number of points that the graph is for, if it is for one only.
     pub points: Option<usize>,
     /// The initialisers that are parameters, where the exporter says so.
-    pub marked: Option<HashSet<&'a str>>,
+    pub marks: Option<Marks<'a>>,
     sources: HashMap<&'a str, Source>,
     /// How many nodes read a value, and one of them.
     readers: HashMap<&'a str, (usize, usize)>,
@@ -67,7 +68,7 @@ impl<'a> File<'a> {
             version: own.map_or(1, |set| set.version),
             pytorch: model.producer_name == "pytorch",
             points: None,
-            marked: marked(graph),
+            marks: Marks::new(graph),
             sources: given.map(|name| (name, Source::Given)).collect(),
             readers: HashMap::new(),
         };
@@ -151,10 +152,6 @@ impl<'a> File<'a> {
         Error::Onnx(OnnxError::File { path: self.path.to_path_buf(), problem: problem.into() })
     }
 
-    fn is_marked(&self, name: &str) -> bool {
-        self.marked.as_ref().is_none_or(|marked| marked.contains(name))
-    }
-
     /// The values of the initialisers: constants and parameters.
     pub fn initializers(
         &self,
@@ -162,6 +159,7 @@ impl<'a> File<'a> {
         parameters: &mut Parameters,
     ) -> Result<HashMap<&'a str, Tensor>> {
         let mut values = HashMap::with_capacity(graph.initializer.len());
+        let mut computed = Vec::new();
         for tensor in &graph.initializer {
             let value = match constant::read(tensor) {
                 Ok(value) => value,
@@ -171,15 +169,26 @@ impl<'a> File<'a> {
                 // Class names and other tables of classifiers: only those that a layer uses matter.
                 Err(_) => continue,
             };
-            let numbers = value.as_constant().filter(|_| is_real(tensor.data_type));
-            let numbers = numbers.filter(|_| self.is_marked(&tensor.name));
-            let value = match numbers.map(|constant| constant.values.to_vec()) {
-                Some(numbers) => parameters.add(&tensor.name, value.shape.lengths, numbers),
-                None => value,
+            let mark = self.marks.as_ref().map_or(Mark::Parameter, |marks| marks.of(&tensor.name));
+            let numbers = value.as_constant().filter(|_| is_real(tensor.data_type) && mark != Mark::Constant);
+            let value = match (mark, numbers.map(|constant| constant.values.to_vec())) {
+                (Mark::Computed(source), Some(numbers)) => {
+                    computed.push((tensor.name.as_str(), source, value.shape.lengths.clone(), numbers));
+                    continue;
+                }
+                (_, Some(numbers)) => parameters.add(&tensor.name, value.shape.lengths, numbers),
+                (_, None) => value,
             };
             if values.insert(tensor.name.as_str(), value).is_some() {
                 return Err(self.refuse_file(format!("initialiser `{}` is there twice", tensor.name)));
             }
+        }
+        for (name, source, lengths, numbers) in computed {
+            let tied = values.get(source).and_then(|source| parameters.rearranged(source, &lengths, &numbers));
+            let problem = || {
+                format!("initialiser `{name}` was computed from the parameter `{source}`, which is there too; export with optimize=False")
+            };
+            values.insert(name, tied.ok_or_else(|| self.refuse_file(problem()))?);
         }
         Ok(values)
     }
@@ -234,31 +243,4 @@ fn data_shape(lengths: &[i64]) -> Option<Shape> {
     let lengths: Vec<usize> = lengths.iter().enumerate().map(length).collect::<Option<_>>()?;
     product(&lengths)?;
     (!lengths.is_empty()).then_some(Shape { lengths, points: Some(Points { axis, before: 1, after: 1 }) })
-}
-
-/// The initialisers that PyTorch's exporter notes as parameters; `None` if the file has no such notes.
-fn marked(graph: &GraphProto) -> Option<HashSet<&str>> {
-    fn note<'a>(list: &'a [StringStringEntryProto], key: &str) -> Option<&'a str> {
-        list.iter().find(|note| note.key == key).map(|note| note.value.as_str())
-    }
-    let kind = "pkg.torch.export.graph_signature.InputSpec.kind";
-    let infos = graph.value_info.iter().map(|info| (info.name.as_str(), &info.metadata_props[..]));
-    let tensors = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), &tensor.metadata_props[..]));
-    let all: Vec<(&str, &[StringStringEntryProto])> = infos.chain(tensors).collect();
-    if !all.iter().any(|(_, list)| note(list, kind).is_some()) {
-        return None;
-    }
-    let signature = note(&graph.metadata_props, "pkg.torch.export.ExportedProgram.graph_signature").unwrap_or("");
-    let parameters = signature.lines().filter(|line| line.contains(": PARAMETER "));
-    let targets: HashSet<&str> = parameters.filter_map(|line| line.split('\'').nth(1)).collect();
-    // A weight that was transposed, say, when the graph was made: its note lists what it was computed from.
-    let folded = |list: &[StringStringEntryProto]| {
-        let from = note(list, "pkg.onnxscript.optimizer.folded_from").unwrap_or("");
-        from.split('\'').skip(1).step_by(2).any(|name| match signature.is_empty() {
-            true => !name.starts_with("val_"),
-            false => targets.contains(name),
-        })
-    };
-    let is_parameter = |list: &[StringStringEntryProto]| note(list, kind) == Some("PARAMETER") || folded(list);
-    Some(all.into_iter().filter(|(_, list)| is_parameter(list)).map(|(name, _)| name).collect())
 }

@@ -11,7 +11,8 @@ mod arithmetic;
 mod budget;
 mod constant;
 mod file;
-mod lower;
+mod lowering;
+mod marks;
 mod messages;
 mod node;
 mod operators;
@@ -30,7 +31,7 @@ use ndarray::Array2;
 use prost::Message;
 
 use self::file::File;
-use self::lower::Lowering;
+use self::lowering::Lowering;
 use self::messages::ModelProto;
 use self::output::Scores;
 use self::tensor::{Shape, Tensor};
@@ -171,7 +172,7 @@ fn finish(mut low: Lowering<'_>, scores: &Scores<'_>) -> Result<Imported> {
     let file = low.file;
     let refuse = |problem: String| file.refuse_file(problem);
     let output = low.values.get(scores.value).cloned();
-    let Some(Tensor { shape: Shape { lengths, points: Some(points) }, .. }) = output.as_ref().map(|own| own.clone()) else {
+    let Some(Tensor { shape: Shape { lengths, points: Some(points) }, .. }) = output.clone() else {
         return Err(refuse(format!("the output `{}` does not depend on the input", scores.value)));
     };
     let outside = lengths.iter().take(points.axis).product::<usize>() * points.before;

@@ -5,7 +5,7 @@
 
 use super::tensor::{Content, Shape, Tensor};
 use super::trouble::{Step, refuse};
-use crate::network::graph::{GraphBuilder, Indices, View};
+use crate::network::graph::{GraphBuilder, Indices, View, transposed};
 
 /// What a node uses parameters for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,21 @@ impl Parameters {
             self.all.get(near).and_then(|own| own.values.get(place - own.start)).copied().unwrap_or(0.0)
         };
         places.iter().map(value).collect()
+    }
+
+    /// Numbers that are those of an initialiser with its axes in another order, as such; `None` if they are not.
+    pub fn rearranged(&self, source: &Tensor, lengths: &[usize], numbers: &[f64]) -> Option<Tensor> {
+        let Content::Parameter(places) = &source.content else { return None };
+        let own = &source.shape.lengths;
+        let values = self.values(places);
+        let same = |order: &[usize]| order.iter().zip(numbers).all(|(place, number)| values.get(*place) == Some(number));
+        let mut orders = vec![(lengths.to_vec(), (0..values.len()).collect::<Vec<usize>>())];
+        orders.extend(permutations(own.len()).iter().filter_map(|axes| transposed(own, axes)));
+        let (_, order) = orders.into_iter().find(|(shape, order)| {
+            shape == lengths && order.len() == numbers.len() && same(order)
+        })?;
+        let places: Vec<usize> = order.into_iter().map(|place| places.get(place)).collect();
+        Some(Tensor { shape: Shape::still(lengths), content: Content::Parameter(places.into()) })
     }
 
     /// The initialiser that a place belongs to; `near` is a guess.
@@ -171,4 +186,20 @@ impl Parameters {
         initializer.uses.push(Use { role, beside, view: view.clone() });
         Ok(view)
     }
+}
+
+/// All orders of a few axes; none of more.
+fn permutations(axes: usize) -> Vec<Vec<usize>> {
+    if axes > 4 {
+        return Vec::new();
+    }
+    let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
+    for axis in 0..axes {
+        let insert = |order: &Vec<usize>| {
+            let order = order.clone();
+            (0..=order.len()).map(move |place| [&order[..place], &[axis], &order[place..]].concat()).collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(insert).collect();
+    }
+    orders
 }

@@ -1,7 +1,7 @@
 //! Attention as one operator: softmax(Q Kᵀ·scale + mask) V.
 
 use crate::network::Activation;
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::scalar::Numbers;
 use crate::network::onnx::tensor::{Constant, Size, Tensor};

@@ -1,7 +1,7 @@
 //! Operators that work entry by entry.
 
 use crate::network::graph::broadcast_places;
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::messages::NodeProto;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::recognise::Operand;
@@ -32,8 +32,8 @@ pub fn elementwise(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
         }
         None => scalar::evaluate(low, call.node, &inputs)?,
     };
-    if let (Some(operands), Content::Data(value, own)) = (operands, &mut result.content) {
-        if !operands.contains(&Operand::Value(*value)) {
+    if let Content::Data(value, own) = &mut result.content {
+        if let Some(operands) = operands.filter(|operands| !operands.contains(&Operand::Value(*value))) {
             low.recipes.add(*value, call.index, operands);
         }
         *own = origin;

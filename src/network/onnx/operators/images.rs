@@ -1,7 +1,7 @@
 //! Convolutions over images `[points, channels, rows, columns]` and signals `[points, channels, length]`.
 
 use crate::network::graph::{Value, Window};
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::messages::NodeProto;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::parameters::Role;

@@ -1,7 +1,7 @@
 //! Entries by their indices: constant ones, and rows of a table by columns of the data.
 
 use crate::network::graph::{Kind, row_major};
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::parameters::Role;
 use crate::network::onnx::scalar::Numbers;

@@ -13,7 +13,7 @@ mod reductions;
 mod shapes;
 mod sizes;
 
-use super::lower::Lowering;
+use super::lowering::Lowering;
 use super::node::Call;
 use super::scalar::is_elementwise;
 use super::tensor::Tensor;

@@ -1,7 +1,7 @@
 //! Normalisations, and the affine maps after them.
 
 use crate::network::graph::Function;
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::parameters::Role;
 use crate::network::onnx::scalar::Numbers;
@@ -115,7 +115,7 @@ pub fn group(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     let uniform = |tensor: &Tensor, value: f64| -> Step<bool> {
         Ok(low.constant(tensor)?.values.iter().all(|own| *own == value))
     };
-    if instance && low.file.marked.is_none() && uniform(scale, 1.0).unwrap_or(false) && uniform(shift, 0.0).unwrap_or(false) {
+    if instance && low.file.marks.is_none() && uniform(scale, 1.0).unwrap_or(false) && uniform(shift, 0.0).unwrap_or(false) {
         return Ok(normalised);
     }
     let mut spread = |tensor: &Tensor| -> Step<Tensor> {

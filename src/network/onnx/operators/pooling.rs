@@ -1,7 +1,7 @@
 //! Means and maxima over windows, and images in other sizes.
 
 use crate::network::graph::{Term, row_major};
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::tensor::{Tensor, axis_of};
 use crate::network::onnx::trouble::{Step, refuse};

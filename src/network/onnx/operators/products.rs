@@ -1,7 +1,7 @@
 //! Products of matrices: linear layers, attention, contractions.
 
 use crate::network::graph::View;
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::parameters::Role;
 use crate::network::onnx::scalar::Numbers;

@@ -8,7 +8,7 @@
 
 use crate::network::Activation;
 use crate::network::graph::{Term, Value};
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::parameters::Role;
 use crate::network::onnx::tensor::{Constant, Content, Points, Shape, Size, Tensor};

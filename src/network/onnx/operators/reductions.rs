@@ -1,7 +1,7 @@
 //! Sums, means and maxima over axes, and softmax.
 
 use crate::network::graph::{Function, broadcast_places};
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::scalar::Numbers;
 use crate::network::onnx::tensor::{Constant, Content, Shape, Size, Tensor, axis_of};

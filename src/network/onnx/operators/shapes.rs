@@ -1,7 +1,7 @@
 //! Changes of shape and order: of constants, parameters and data alike.
 
 use crate::network::graph;
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::tensor::{Constant, Content, Origin, Points, Shape, Size, Tensor, axis_of, product};
 use crate::network::onnx::trouble::{Step, refuse};

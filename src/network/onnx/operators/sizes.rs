@@ -1,7 +1,7 @@
 //! Constants, and the lengths of axes that exporters leave to be computed.
 
 use crate::network::onnx::constant::{INT32, INT64, is_real, is_whole, read, written, BOOL};
-use crate::network::onnx::lower::Lowering;
+use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::tensor::{Constant, Content, Origin, Points, Shape, Size, Tensor, product};
 use crate::network::onnx::trouble::{Step, refuse};
