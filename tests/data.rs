@@ -93,7 +93,10 @@ fn messages_give_the_line_that_an_editor_shows() -> Result<(), Error> {
 #[test]
 fn names_in_the_header_are_unique_and_not_empty() {
     says(read("x,y,x\n1,2,3\n"), &["line 1", "`x` appears twice"]);
-    says(read(",x,y\n0,1,2\n"), &["line 1", "column 1 has no name"]);
+    says(read("x,,y\n0,1,2\n"), &["line 1", "column 2 has no name"]);
+    // The first may be that of row numbers, which R and pandas write.
+    let numbered = table(",x,y\n0,1,2\n");
+    assert_eq!((numbered.columns(), numbered.unknown_columns()), (&names(&["x", "y"])[..], names(&["(no name)"])));
     // In linear time: the square of this number of columns would take minutes.
     let columns = 200_000;
     let header: Vec<String> = (0..columns).map(|column| format!("c{column}")).collect();

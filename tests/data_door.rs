@@ -151,6 +151,22 @@ fn words_yes_and_no_and_dates_are_inputs() -> Outcome {
 }
 
 #[test]
+fn a_few_words_among_a_few_numbers_are_categories_and_a_slip_is_not() -> Outcome {
+    let folder = Folder::new();
+    let drive = |n: usize| ["4", "f", "r", "4"][n % 4];
+    let rows: String = (0..40).map(|n| format!("{},{n}\n", drive(n))).collect();
+    folder.write("d.csv", format!("drive,y\n{rows}"));
+    let data = both_ways(&folder.path("d.csv"), &TableOptions::default(), y())?;
+    assert_eq!(data.schema().inputs(), ["drive=4", "drive=f", "drive=r"]);
+    assert_eq!(data.inputs().row(0).to_vec(), [1.0, 0.0, 0.0]);
+    let rows: String =
+        (0..40).map(|n| format!("{},{n}\n", if n == 7 { "four".to_string() } else { n.to_string() })).collect();
+    folder.write("d.csv", format!("drive,y\n{rows}"));
+    says(both_ways(&folder.path("d.csv"), &TableOptions::default(), y()), &["line 9, column `drive`", "`four`"]);
+    Ok(())
+}
+
+#[test]
 fn an_unknown_word_is_refused_by_row_and_column_or_is_none_of_the_known() -> Outcome {
     let folder = Folder::new();
     folder.write("d.csv", "kind,x,y\nfox,1,1\nowl,2,2\nfox,3,3\nowl,4,5\n");
@@ -404,6 +420,18 @@ fn columns_that_go_by_position_are_shown_and_can_be_stated() {
     assert_eq!(evidence(&folder.ok(&format!("{fit} --input-order a,b --without-data"))), evidence(&given));
     folder.refuses(&format!("{fit} --input-order a,c"), &["d.csv", "no column `c`"]);
     folder.refuses(&format!("{fit} --input-order a,y"), &["--input-order names the target column `y`"]);
+}
+
+#[test]
+fn a_first_column_without_a_name_is_left_out_with_a_note() {
+    let folder = Folder::new();
+    let rows: String = (0..12).map(|n| format!("\"{n}\",{},{n}\n", n % 5)).collect();
+    folder.write("d.csv", format!("\"\",x,y\n{rows}"));
+    let said = folder.ok("train --data d.csv --target y --likelihood gaussian --epochs 2 --out m.safetensors --json");
+    assert!(said.stderr.contains("d.csv: the first column has no name and is left out"), "{}", said.stderr);
+    assert_eq!(said.json()["n_inputs"], 1);
+    folder.ok("fit --model m.safetensors --data d.csv --out p.safetensors --strict");
+    assert!(folder.ok("predict --posterior p.safetensors --inputs d.csv").stdout.starts_with("row,mean,"));
 }
 
 #[test]

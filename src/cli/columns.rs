@@ -5,7 +5,9 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use riemannian_laplace::Schema;
-use riemannian_laplace::internals::data::{CsvStream, Impute, Table, TableError, TableOptions, Unknown, list_names};
+use riemannian_laplace::internals::data::{
+    CsvStream, Impute, Table, TableError, TableOptions, UNNAMED_COLUMN, Unknown, list_names,
+};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
@@ -94,7 +96,11 @@ impl LeaveOutArgs {
         console: &Console,
     ) -> Result<(), Failure> {
         let silent: HashSet<&String> = silent.iter().collect();
-        let unknown: Vec<String> = unknown.iter().filter(|name| !silent.contains(name)).cloned().collect();
+        let unknown = unknown.iter().filter(|name| !silent.contains(name)).cloned();
+        let (unnamed, unknown): (Vec<String>, Vec<String>) = unknown.partition(|name| name == UNNAMED_COLUMN);
+        if !unnamed.is_empty() {
+            console.note(format!("{}: the first column has no name and is left out", path.display()));
+        }
         match unknown.first() {
             Some(column) if self.strict => {
                 let (path, column) = (path.to_path_buf(), column.clone());

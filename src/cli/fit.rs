@@ -96,6 +96,13 @@ Example, with prior precision and noise tuned to the data:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize --out posterior.safetensors
 
+Example, a network of `rla train`, whose file says the target, the likelihood and how the table is read:
+  rla fit --model model.safetensors --data train.csv --optimize --out posterior.safetensors
+
+Example, a network from elsewhere, with the order of its inputs and of its classes:
+  rla fit --model net.onnx --data train.csv --target kind --likelihood categorical \\
+      --input-order width,length --class-names setosa,virginica,versicolor --out posterior.safetensors
+
 Example, tuned on held-out data instead:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize-on validation.csv --out posterior.safetensors

@@ -26,6 +26,8 @@ use super::scaling::StandardizeArgs;
 /// Train a network: Adam on the mean squared error or the mean negative log likelihood
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
+#[command(mut_arg("target", |arg| arg.required(true).help("The target columns, separated by commas; every other column is an input")))]
+#[command(mut_arg("strict", |arg| arg.hide(true)))]
 pub struct TrainArgs {
     #[command(flatten)]
     data: DataArgs,
@@ -85,6 +87,10 @@ Example, a regression with one hidden layer of 10 units:
 Example, columns in their own units, an identifier among them, and rows with gaps:
   rla train --data train.csv --target price --likelihood gaussian --standardize \\
       --ignore id --drop-missing --hidden 10 --out model.safetensors
+
+Example, gaps filled in, and a column of codes as categories (columns of words need not be named):
+  rla train --data train.csv.gz --target price --likelihood gaussian --standardize \\
+      --impute indicator --categorical zone --hidden 10 --out model.safetensors
 
 Example, classes, two hidden layers, mini-batches of 32:
   rla train --data train.csv --target label --likelihood categorical \\

@@ -47,7 +47,7 @@ pub(crate) use dataset::check_targets;
 pub use dataset::{Dataset, Standardize};
 pub use encoding::{Impute, Unknown};
 #[cfg(feature = "cli")]
-pub use options::TableOptions;
+pub use options::{TableOptions, UNNAMED_COLUMN};
 pub use pieces::Pieces;
 pub use scaling::{Scaling, Standardization};
 pub use schema::{SCALING_KEY, SCHEMA_KEY, Schema, list_names};

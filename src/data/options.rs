@@ -4,6 +4,9 @@ use super::Schema;
 use super::encoding::{Impute, InputColumn, TableReading, Unknown};
 use crate::error::Result;
 
+/// The first column of a file where it has no name, as that of row numbers which R and pandas write. It is not read.
+pub const UNNAMED_COLUMN: &str = "(no name)";
+
 /// Which columns and rows of a file are read, and how cells become inputs and labels classes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableOptions {

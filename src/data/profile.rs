@@ -10,6 +10,9 @@ use super::numbers::{Cell, NumberStyle};
 const MOST_CATEGORIES: usize = 100_000;
 const MOST_WORDS: usize = 10_000;
 
+/// At most this many different numbers may be categories without being asked for.
+pub(super) const FEW: usize = 10;
+
 /// Whether the different numbers of a column are collected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Codes {
@@ -31,6 +34,8 @@ pub(super) struct Profile {
     pub(super) words: BTreeMap<String, u64>,
     /// Each number in its shortest form, with the first line where it occurs, where they are collected.
     pub(super) codes: BTreeMap<String, u64>,
+    /// The first different numbers where they are not, one more than are few.
+    few: Vec<f64>,
 }
 
 impl Profile {
@@ -40,8 +45,9 @@ impl Profile {
             Cell::Number(value) => {
                 self.numbers += 1;
                 self.first_number = self.first_number.or(Some((line, value)));
-                if codes == Codes::Collected {
-                    note(&mut self.codes, &code(value), line, MOST_CATEGORIES);
+                match codes {
+                    Codes::Collected => note(&mut self.codes, &code(value), line, MOST_CATEGORIES),
+                    Codes::Ignored => self.note_few(value),
                 }
             }
             Cell::Missing => {
@@ -56,9 +62,9 @@ impl Profile {
         }
     }
 
-    /// Adds a cell by its text. Of numbers that are not collected only the first is computed.
+    /// Adds a cell by its text. Of numbers that are not collected only the first few are computed.
     pub(super) fn see_text(&mut self, line: u64, text: &str, style: NumberStyle, codes: Codes) {
-        if self.first_number.is_some() && codes == Codes::Ignored && style.is_short_number(text) {
+        if self.few.len() > FEW && codes == Codes::Ignored && style.is_short_number(text) {
             self.numbers += 1;
         } else {
             self.see(line, style.read(text), codes);
@@ -78,7 +84,19 @@ impl Profile {
         self.first_number = self.first_number.or(later.first_number.map(|(line, value)| (line + lines, value)));
         self.first_missing = self.first_missing.or(later.first_missing.map(|line| line + lines));
         later.words.iter().for_each(|(word, line)| note(&mut self.words, word, line + lines, MOST_CATEGORIES));
+        later.few.iter().for_each(|value| self.note_few(*value));
         later.codes.iter().for_each(|(code, line)| note(&mut self.codes, code, line + lines, MOST_CATEGORIES));
+    }
+
+    fn note_few(&mut self, value: f64) {
+        if self.few.len() <= FEW && !self.few.contains(&value) {
+            self.few.push(value);
+        }
+    }
+
+    /// The number of different words and numbers, unless there are more numbers than a few.
+    pub(super) fn few_categories(&self) -> Option<usize> {
+        (self.few.len() <= FEW).then(|| self.words.len() + self.few.len())
     }
 
     /// The first word, and its line.
@@ -93,7 +111,8 @@ impl Profile {
 
     /// The words and numbers in order: numbers by value, or all as texts where there are words.
     pub(super) fn categories(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.words.keys().chain(self.codes.keys()).cloned().collect();
+        let few = self.few.iter().map(|value| code(*value));
+        let mut all: Vec<String> = self.words.keys().chain(self.codes.keys()).cloned().chain(few).collect();
         sort_labels(&mut all);
         all
     }

@@ -12,6 +12,7 @@ use super::breaks::Breaks;
 use super::file::{TableFile, TableReader, endless_line};
 use super::line_numbers::LineNumbers;
 use super::numbers::{Cell, NumberStyle, is_missing};
+use super::options::UNNAMED_COLUMN;
 use super::plain::{Layout, Pieces, PlainLines};
 use super::table::{Words, missing_column};
 use super::{Table, TableOptions};
@@ -78,8 +79,13 @@ impl OpenTable {
         let header = reader.headers().cloned();
         let header = header.map_err(|error| malformed(path, error, reader.get_mut()))?;
         let place = header.position().cloned().map(|place| reader.get_mut().after(place));
-        let header: Vec<String> =
+        let mut header: Vec<String> =
             header.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_string()).collect();
+        if let [first, _, ..] = header.as_mut_slice()
+            && first.is_empty()
+        {
+            *first = UNNAMED_COLUMN.to_string();
+        }
         check_header(path, place.map_or(1, |place| place.line()), &header)?;
         let kept = kept_columns(path, &header, options)?;
         let required = match &options.required {
@@ -400,11 +406,7 @@ fn check_header(path: &Path, line: u64, header: &[String]) -> Result<()> {
     let mut seen = HashSet::with_capacity(header.len());
     for (index, name) in header.iter().enumerate() {
         if name.is_empty() {
-            return wrong(format!(
-                "column {} has no name in the header; name it, or remove it (pandas writes such a column unless \
-                 told `index=False`)",
-                index + 1
-            ));
+            return wrong(format!("column {} has no name in the header; name it, or remove it", index + 1));
         }
         if !seen.insert(name) {
             return wrong(format!("the column `{name}` appears twice in the header"));
@@ -420,7 +422,7 @@ fn kept_columns(path: &Path, header: &[String], options: &TableOptions) -> Resul
         return Err(missing_column(path, name, header));
     }
     let left_out: HashSet<&String> = options.ignore.iter().chain(&options.ignore_if_present).collect();
-    let kept = header.iter().enumerate().filter(|(_, name)| !left_out.contains(name));
+    let kept = header.iter().enumerate().filter(|(_, name)| !left_out.contains(name) && *name != UNNAMED_COLUMN);
     let kept: Vec<usize> = kept.map(|(column, _)| column).collect();
     Ok(match &options.only {
         Some(names) => positions_among(header, &kept, names),

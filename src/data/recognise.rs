@@ -7,14 +7,12 @@ use std::path::Path;
 use super::encoder::value;
 use super::encoding::{ColumnKind, InputColumn, Unknown};
 use super::numbers::{self, Cell};
-use super::profile::{Codes, Profile, sort_labels};
+use super::profile::{Codes, FEW, Profile, sort_labels};
 use super::schema::list_names;
 use super::table::missing_column;
 use super::{Schema, TableOptions};
 use crate::error::{ColumnProblem, ColumnProblemKind, Error, Remedy, Result, TableError};
 
-/// This many different words are always categories.
-const FEW_WORDS: usize = 10;
 /// At most this many are, where each occurs twice on average; more only where the column is named.
 const MOST_CATEGORIES: usize = 50;
 
@@ -63,7 +61,13 @@ impl Profiled<'_> {
         }
         let (mut columns, mut problems) = (Vec::new(), Vec::new());
         for name in self.inputs(targets) {
-            match self.recognise(&name, find(&name)?) {
+            let profile = find(&name)?;
+            let column = self.recognise(&name, profile);
+            // A column that is better left out is not worth filling in.
+            if !matches!(&column, Err(problem) if problem.remedy == Remedy::Ignore) {
+                problems.extend(self.missing_inputs(&name, profile));
+            }
+            match column {
                 Ok(column) => columns.push(column),
                 Err(problem) => problems.push(problem),
             }
@@ -122,17 +126,19 @@ impl Profiled<'_> {
         Err(Error::Table(TableError::Columns { path: self.path.to_path_buf(), problems }))
     }
 
+    /// Missing inputs that are neither left out nor filled in.
+    fn missing_inputs(&self, name: &str, profile: &Profile) -> Option<ColumnProblem> {
+        let line = profile.first_missing.filter(|_| self.options.impute.is_none())?;
+        let kind = ColumnProblemKind::Missing { count: profile.missing };
+        Some(ColumnProblem { column: name.to_string(), line, kind, remedy: Remedy::DropOrImpute })
+    }
+
     /// What an input column is.
     fn recognise(&self, name: &str, profile: &Profile) -> std::result::Result<InputColumn, ColumnProblem> {
         let problem = |line, kind, remedy| Err(ColumnProblem { column: name.to_string(), line, kind, remedy });
         let cells = profile.numbers + profile.n_words;
-        if let Some(line) = profile.first_missing {
-            if cells == 0 {
-                return problem(line, ColumnProblemKind::AllMissing, Remedy::Ignore);
-            }
-            if self.options.impute.is_none() {
-                return problem(line, ColumnProblemKind::Missing { count: profile.missing }, Remedy::DropOrImpute);
-            }
+        if let Some(line) = profile.first_missing.filter(|_| cells == 0) {
+            return problem(line, ColumnProblemKind::AllMissing, Remedy::Ignore);
         }
         if self.options.categorical.iter().any(|other| other == name) {
             return Ok(InputColumn::new(name, ColumnKind::Words(profile.categories())));
@@ -150,10 +156,14 @@ impl Profiled<'_> {
         if let Some((line, text)) = beyond {
             return problem(line, ColumnProblemKind::NotANumber { text: text.clone() }, Remedy::Correct);
         }
-        let are_few = count <= FEW_WORDS || (count <= MOST_CATEGORIES && 2 * count as u64 <= profile.n_words);
+        let are_few = count <= FEW || (count <= MOST_CATEGORIES && 2 * count as u64 <= profile.n_words);
+        // A few words among a few numbers are categories as well, unless they are rare enough to be slips.
+        let mixed = profile.few_categories().is_some_and(|all| all <= FEW && 2 * all as u64 <= cells)
+            && 10 * profile.n_words >= cells;
         match (profile.numbers, are_few) {
             (0, true) => Ok(InputColumn::new(name, ColumnKind::Words(profile.categories()))),
             (0, false) => problem(line, ColumnProblemKind::TooManyWords { text, count }, Remedy::Ignore),
+            (_, true) if mixed => Ok(InputColumn::new(name, ColumnKind::Words(profile.categories()))),
             (_, true) => problem(line, ColumnProblemKind::NotANumber { text }, Remedy::Categorical),
             (_, false) => problem(line, ColumnProblemKind::NotANumber { text }, Remedy::Ignore),
         }
