@@ -53,7 +53,7 @@ fn a_missing_value_is_recognised_in_every_usual_spelling_and_its_row_is_left_out
     let options = TableOptions { drop_missing: true, ..Default::default() };
     let data = both_ways(&folder.path("d.csv"), &options, y())?;
     assert_eq!(data.inputs(), &array![[1.0], [3.0]]);
-    says(both_ways(&folder.path("d.csv"), &TableOptions::default(), y()), &["line 3, column `x`", "9 such rows"]);
+    says(both_ways(&folder.path("d.csv"), &TableOptions::default(), y()), &["line 3, column `x`", "9 rows"]);
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn all_columns_that_cannot_be_used_are_named_at_once_with_the_flags_that_help() 
         &[
             "d.csv: 3 columns cannot be used",
             "line 2, column `name`: `Ann 0` is one of 30 different words",
-            "line 5, column `age`: the cell is empty or says that the value is missing (4 such rows)",
+            "line 5, column `age`: the cell is empty or marked as missing (4 rows)",
             "line 2, column `size`: `small` is not a finite number",
             "add `--drop-missing --categorical size --ignore name`",
             "--impute mean",
@@ -138,7 +138,7 @@ fn words_yes_and_no_and_dates_are_inputs() -> Outcome {
     for (row, words) in [
         ("1,10,1970-01-02,perhaps,owl", ["`alive`", "`perhaps` is neither true nor false"]),
         ("1,10,yesterday,no,owl", ["`born`", "`yesterday` is not a date"]),
-        ("1,11,1970-01-02,no,owl", ["`zone`", "`11` is not one of the words of the training data (2, 10)"]),
+        ("1,11,1970-01-02,no,owl", ["`zone`", "`11` is not among the words of the training data (2, 10)"]),
     ] {
         folder.write("d.csv", format!("y,zone,born,alive,kind\n1,10,1970-01-02,yes,owl\n{row}\n"));
         let columns = StreamColumns::Schema(data.schema().clone());
@@ -457,7 +457,7 @@ fn the_commands_of_the_page_on_tables_run_and_print_what_it_shows() -> Outcome {
     let run = folder.shell(&format!("set -eu\n{commands}"));
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     assert!(run.stdout.ends_with(printed), "{}", run.stdout);
-    for note in ["one input for each word of kind (2)", "yes and no as 1 and 0: fed", "days since 1970-01-01: born"] {
+    for note in ["words as one-hot inputs: kind (2)", "true and false as 1 and 0: fed", "days since 1970-01-01: born"] {
         assert!(run.stderr.contains(note), "{}", run.stderr);
     }
     Ok(())

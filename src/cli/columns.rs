@@ -23,7 +23,7 @@ pub struct LeaveOutArgs {
     /// Leave out rows with a missing value (an empty cell, NA, N/A, NaN, null, None, ?); without this option it is an error
     #[arg(long)]
     drop_missing: bool,
-    /// What a word is that the training data do not have: an error, or none of the known words [default: refuse]
+    /// Words that do not occur in the training data: an error, or all zeros in the one-hot inputs [default: refuse]
     #[arg(long, value_enum, value_name = "WHAT")]
     unknown: Option<UnknownName>,
     /// Refuse columns that the model does not know; without this option they are left out with a note
@@ -36,7 +36,7 @@ pub struct LeaveOutArgs {
 enum UnknownName {
     /// An error
     Refuse,
-    /// All inputs of the column are 0
+    /// All zeros
     Other,
 }
 
@@ -123,12 +123,11 @@ impl LeaveOutArgs {
 /// How the columns of data are read that are seen for the first time. A model file of `rla train` keeps it.
 #[derive(Debug, Clone, Args)]
 pub struct EncodeArgs {
-    /// Fill in missing inputs: by the mean or the median of the column, or by the mean with one more input that is 1 where
-    /// the value is missing
+    /// Fill in missing inputs: by the mean or the median of the column, or by the mean with an extra 0/1 indicator input
     #[arg(long, value_enum, value_name = "HOW")]
     impute: Option<ImputeName>,
-    /// Columns of categories, separated by commas: one input for each word or number (columns of nothing but words are
-    /// recognised)
+    /// Columns to read as one-hot inputs, separated by commas, be they words or numbers (columns of words are recognised
+    /// without this option)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     categorical: Vec<String>,
     /// The classes in the order of the network's outputs, separated by commas [default: sorted]

@@ -107,10 +107,10 @@ impl Schema {
             ColumnKind::Number | ColumnKind::Boolean | ColumnKind::Date => String::new(),
         };
         let lines = [
-            ("one input for each word of", list(&|column| matches!(column.kind, ColumnKind::Words(_)), &with_words)),
-            ("yes and no as 1 and 0:", list(&|column| column.kind == ColumnKind::Boolean, &plain)),
+            ("words as one-hot inputs:", list(&|column| matches!(column.kind, ColumnKind::Words(_)), &with_words)),
+            ("true and false as 1 and 0:", list(&|column| column.kind == ColumnKind::Boolean, &plain)),
             ("dates as days since 1970-01-01:", list(&|column| column.kind == ColumnKind::Date, &plain)),
-            ("one more input that is 1 where the value is missing:", list(&|column| column.indicator, &plain)),
+            ("indicators of missing values:", list(&|column| column.indicator, &plain)),
         ];
         lines.into_iter().filter(|(_, list)| !list.is_empty()).map(|(what, list)| format!("{what} {list}")).collect()
     }

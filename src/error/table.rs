@@ -1,5 +1,6 @@
 //! A CSV file, by line and column.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::target::TargetError;
@@ -186,24 +187,22 @@ impl std::fmt::Display for ColumnProblem {
         use ColumnProblemKind as Kind;
         write!(formatter, "line {}, column `{}`: ", self.line, shown(&self.column))?;
         match &self.kind {
-            Kind::Missing { count: 1 } => write!(formatter, "the cell is empty or says that the value is missing"),
+            Kind::Missing { count: 1 } => write!(formatter, "the cell is empty or marked as missing"),
             Kind::Missing { count } => {
-                write!(formatter, "the cell is empty or says that the value is missing ({count} such rows)")
+                write!(formatter, "the cell is empty or marked as missing ({count} rows)")
             }
             Kind::AllMissing => write!(formatter, "every value is missing"),
             Kind::NotANumber { text } => write!(formatter, "`{}` is not a finite number", shown(text)),
-            Kind::TooManyWords { text, count } => write!(
-                formatter,
-                "`{}` is one of {count} different words, too many to be categories of this many rows",
-                shown(text)
-            ),
+            Kind::TooManyWords { text, count } => {
+                write!(formatter, "`{}` is one of {count} different words, too many for one-hot inputs", shown(text))
+            }
             Kind::NotADate { text } => {
                 write!(formatter, "`{}` is not a date (2024-12-31, 2024-12-31 17:30)", shown(text))
             }
             Kind::NotABoolean { text } => write!(formatter, "`{}` is neither true nor false", shown(text)),
             Kind::UnknownWord { text, known } => write!(
                 formatter,
-                "`{}` is not one of the words of the training data ({})",
+                "`{}` is not among the words of the training data ({})",
                 shown(text),
                 printable(known)
             ),
@@ -218,7 +217,11 @@ fn list_problems(problems: &[ColumnProblem]) -> String {
     match problems {
         [problem] => problem.to_string(),
         several => {
-            let mut text = format!("{} columns cannot be used as they are", several.len());
+            let columns: BTreeSet<&String> = several.iter().map(|problem| &problem.column).collect();
+            let mut text = match columns.len() {
+                1 => "1 column cannot be used as it is".to_string(),
+                count => format!("{count} columns cannot be used as they are"),
+            };
             several.iter().take(MOST).for_each(|problem| text += &format!("\n  {problem}"));
             if several.len() > MOST {
                 text += &format!("\n  … and {} more", several.len() - MOST);

@@ -12,7 +12,7 @@ fn cells_rows_and_columns() {
         ("x,z\n1,2\n", vec!["d.csv", "no column `y`", "x, z"]),
         ("x,y\n1,2\n3,four\n", vec!["d.csv: line 3, column `y`", "`four` is not a finite number"]),
         ("x,y\nNaN,2\n", vec!["d.csv: line 2, column `x`", "every value is missing", "--ignore x"]),
-        ("x,y\nNaN,2\n1,2\n", vec!["d.csv: line 2, column `x`", "the value is missing", "--drop-missing"]),
+        ("x,y\nNaN,2\n1,2\n", vec!["d.csv: line 2, column `x`", "marked as missing", "--drop-missing"]),
         ("x,y\n1,2\n1,-inf\n", vec!["d.csv: line 3, column `y`", "`-inf`"]),
         ("x,y\n1,1e999\n", vec!["d.csv: line 2, column `y`", "`1e999`"]),
         ("x,y\n1,2\n,2\n", vec!["d.csv: line 3, column `x`", "the cell is empty"]),
