@@ -1,5 +1,6 @@
 //! The command line: one file per command, and shared pieces in one place each. No mathematics here.
 
+mod announce;
 mod arguments;
 mod certificate;
 mod committee;
@@ -36,10 +37,12 @@ mod shard;
 mod signals;
 mod smoothing;
 mod source;
+mod stoppable;
 mod team;
 mod tempering;
 mod threads;
 mod train;
+mod train_report;
 mod training_fit;
 mod validation;
 mod weights;

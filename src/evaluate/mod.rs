@@ -3,12 +3,14 @@
 mod calibration;
 mod committee;
 mod curves;
+mod deviance;
 mod importance;
 mod intervals;
 mod leave_one_out;
 mod outside;
 mod prior_path;
 mod ranking;
+mod retrain;
 mod scores;
 mod streamed;
 mod tally;
@@ -20,6 +22,7 @@ pub mod wasserstein;
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
 pub use committee::{Committee, Member, stacking_weights, train_committee};
 pub use curves::{COVERAGE_LEVELS, Curves};
+pub use deviance::Deviances;
 pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
@@ -27,8 +30,12 @@ pub use leave_one_out::{
     smooth_weights,
 };
 pub use outside::{OodScores, Uncertainties, ood_scores};
-pub use prior_path::{PriorPath, PriorPathOptions, PriorPathStep, train_along_priors};
+pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::auroc;
+pub use retrain::{
+    Outcome, Trained, WORK_PER_SECOND, default_procedure, expected_linear_seconds, expected_seconds, follow,
+    linear_model,
+};
 pub use scores::{ClassScores, RegressionScores, Scores};
 pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};
 pub use tally::{Detail, Tally};

@@ -14,6 +14,7 @@ mod builder;
 mod check;
 #[allow(clippy::indexing_slicing, reason = "ranges are those of the layers in matrices made for the same sequence")]
 mod curvature;
+mod early_stopping;
 #[allow(clippy::indexing_slicing, reason = "indices are those of the matrix made from the same array")]
 mod features;
 #[allow(
@@ -29,6 +30,7 @@ pub mod layer;
 pub mod layers;
 mod mlp;
 pub mod onnx;
+mod recipe;
 #[allow(
     clippy::indexing_slicing,
     reason = "places, slots and tapes are made together in `Sequence::new` and `tapes`, one for each layer"
@@ -52,6 +54,7 @@ pub use bound::NetworkMap;
 pub use builder::{NetworkBuilder, PointShape};
 pub use check::CHECK_TOLERANCE;
 pub use curvature::OuterProducts;
+pub use early_stopping::{EarlyStopped, held_out_rows, train_early_stopping};
 pub use layer::{Layer, ParameterGroup};
 pub use layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d, Residual, Smoothed,
@@ -59,8 +62,9 @@ pub use layers::{
 };
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};
+pub use recipe::{Procedure, RECIPE_KEY, Recipe};
 pub use sequence::Sequence;
 pub use state_dict::StatedLayer;
 pub use tape::{Kept, Tape};
 pub use trained::Network;
-pub use training::{Decay, NUMBERS_PER_WEIGHT, Training, TrainingOptions, train};
+pub use training::{Decay, NUMBERS_PER_WEIGHT, Training, TrainingOptions, train, train_or_stop};
