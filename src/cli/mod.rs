@@ -17,6 +17,7 @@ mod follow;
 mod geodesic;
 mod log;
 mod loo;
+mod loo_report;
 mod merge;
 mod method;
 mod model;

@@ -10,6 +10,7 @@ mod leave_one_out;
 mod outside;
 mod prior_path;
 mod ranking;
+mod refit;
 mod retrain;
 mod scores;
 mod streamed;
@@ -26,12 +27,13 @@ pub use deviance::Deviances;
 pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
-    ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out,
-    smooth_weights,
+    ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, Promise, SmoothedWeights,
+    leave_one_out, smooth_weights,
 };
 pub use outside::{OodScores, Uncertainties, ood_scores};
 pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::auroc;
+pub use refit::{Refit, expected_refit_seconds, refit};
 pub use retrain::{
     Outcome, Trained, WORK_PER_SECOND, default_procedure, expected_linear_seconds, expected_seconds, follow,
     linear_model,
