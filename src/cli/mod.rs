@@ -30,6 +30,7 @@ mod predict;
 mod prior;
 mod prior_path;
 mod report;
+mod report_json;
 mod sample;
 mod sampling;
 mod scaling;

@@ -69,13 +69,15 @@ pub fn linear_beside(
     family: &Family,
     console: &Console,
 ) -> Result<Option<Trained>, Failure> {
-    let is_linear = trained.network.architecture().linear_layers().len() < 2;
-    if is_linear || expected_linear_seconds(&trained.network, data.len()) > LEAST_SECONDS {
+    let architecture = trained.network.architecture();
+    let sizes = (architecture.n_inputs(), architecture.n_outputs());
+    let is_linear = architecture.linear_layers().len() < 2;
+    if is_linear || expected_linear_seconds(sizes, data.len()) > LEAST_SECONDS {
         return Ok(None);
     }
     let progress = Stoppable::bar(console, "a linear model to compare with", prior_path::most_priors(1));
     // The network is written: what fails here is no reason to fail.
-    Ok(linear_model(&trained.network, data, family, trained.recipe.seed, &progress).ok())
+    Ok(linear_model(sizes, data, family, trained.recipe.seed, &progress).ok())
 }
 
 /// Everything that is told.

@@ -12,7 +12,6 @@ use crate::error::{InvalidTraining, Result};
 use crate::evidence::{ModeOptions, OnlineOptions, OnlineTraining, train_online};
 use crate::laplace::Laplace;
 use crate::likelihood::Family;
-use crate::map::Model;
 use crate::network::{
     Activation, Architecture, Decay, EarlyStopped, Network, Procedure, Recipe, Training, TrainingOptions,
     held_out_rows, train_early_stopping, train_or_stop,
@@ -239,29 +238,29 @@ fn with_hyperparameters(recipe: &Recipe, laplace: Option<&Laplace>) -> Recipe {
     Recipe { prior_precision: prior, sigma, ..recipe.clone() }
 }
 
-/// A linear model of the same data (ridge, logistic or Poisson regression), trained by the same rules.
+/// A linear model (ridge, logistic or Poisson regression) of so many inputs and outputs, trained by the same rules.
 pub fn linear_model(
-    network: &Network,
+    sizes: (usize, usize),
     data: &Dataset,
     family: &Family,
     seed: u64,
     progress: &dyn Progress,
 ) -> Result<Trained> {
-    let (architecture, procedure) = linear_plan(network, data.len())?;
+    let (architecture, procedure) = linear_plan(sizes, data.len())?;
     let recipe = Recipe { seed, procedure, prior_precision: None, sigma: None };
     follow(&recipe, &Network::random(architecture, seed), data, family, progress)
 }
 
 /// The seconds that [`linear_model`] takes, from above.
-pub fn expected_linear_seconds(network: &Network, rows: usize) -> f64 {
-    match linear_plan(network, rows) {
+pub fn expected_linear_seconds(sizes: (usize, usize), rows: usize) -> f64 {
+    match linear_plan(sizes, rows) {
         Ok((architecture, procedure)) => expected_seconds(&procedure, &architecture, rows),
         Err(_) => f64::INFINITY,
     }
 }
 
-fn linear_plan(network: &Network, rows: usize) -> Result<(Architecture, Procedure)> {
-    let architecture = Architecture::new(&[network.n_inputs(), network.n_outputs()], Activation::Identity)?;
+fn linear_plan((n_inputs, n_outputs): (usize, usize), rows: usize) -> Result<(Architecture, Procedure)> {
+    let architecture = Architecture::new(&[n_inputs, n_outputs], Activation::Identity)?;
     let procedure = match default_procedure(&architecture, rows) {
         Procedure::CrossValidated { folds, folds_used, .. } => {
             Procedure::CrossValidated { folds, folds_used, ratios: vec![1.0], cautious: true }
