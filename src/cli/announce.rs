@@ -1,9 +1,52 @@
 //! How long work will take, said before it starts, from counted multiply-adds.
 
+use riemannian_laplace::Laplace;
+use riemannian_laplace::internals::laplace::ExpectedFit;
+
 use super::console::Console;
 
 /// Work below this many seconds is not announced.
 pub const LEAST_SECONDS: f64 = 10.0;
+
+/// Seconds of one core per counted multiply-add.
+const SECONDS_PER_MULTIPLY_ADD: f64 = 1e-10;
+
+/// The cores that work is spread over.
+pub fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
+}
+
+/// Multiply-adds of the linearised posterior's variance at so many rows; none where it is an iteration.
+pub fn variance_work(laplace: &Laplace, rows: usize) -> Option<f64> {
+    let values = (rows * laplace.model().n_outputs()) as f64;
+    let known = (laplace.n_data() * laplace.model().n_outputs()) as f64;
+    let params = laplace.parameters().len() as f64;
+    match laplace.structure().solver() {
+        "weight-space" => Some(values * params * params),
+        "function-space" => Some(values * (known * params.min(known) + params)),
+        "matrix-free" => None,
+        _ => Some(4.0 * values * params),
+    }
+}
+
+/// Says how long the variances at so many rows take, where that is long.
+pub fn announce_variances(console: &Console, laplace: &Laplace, rows: usize, what: &str, faster: &str) {
+    if let Some(work) = variance_work(laplace, rows) {
+        announce(console, work * SECONDS_PER_MULTIPLY_ADD / cores(), what, faster);
+    }
+}
+
+/// Says how long a fit will take and what would be faster, where it is long.
+pub fn announce_fit(console: &Console, expected: &ExpectedFit) {
+    let Some(seconds) = expected.seconds.map(|seconds| seconds / cores()) else { return };
+    let in_words = |(name, seconds): &(String, f64)| format!("{name} about {}", duration(seconds / cores()));
+    let faster: Vec<String> = expected.faster.iter().map(in_words).collect();
+    let faster = match faster.is_empty() {
+        true => "fewer rows or fewer weights would be faster".to_string(),
+        false => format!("faster, and approximate: {}", faster.join(", ")),
+    };
+    announce(console, seconds, "the fit", &faster);
+}
 
 /// Says how long work will take and what would be faster, where it is long.
 pub fn announce(console: &Console, seconds: f64, what: &str, faster: &str) {
@@ -15,6 +58,7 @@ pub fn announce(console: &Console, seconds: f64, what: &str, faster: &str) {
 /// `40 s`, `7 min`, `3 h`.
 pub fn duration(seconds: f64) -> String {
     match seconds {
+        seconds if seconds < 1.0 => "a second".to_string(),
         seconds if seconds < 90.0 => format!("{seconds:.0} s"),
         seconds if seconds < 5400.0 => format!("{:.0} min", seconds / 60.0),
         seconds if seconds < 2.0 * 86_400.0 => format!("{:.0} h", seconds / 3600.0),

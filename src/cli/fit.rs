@@ -12,11 +12,12 @@ use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::CsvStream;
 use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{Free, PriorStructure};
-use riemannian_laplace::internals::laplace::FitPart;
+use riemannian_laplace::internals::laplace::{ExpectedFit, FitPart, WillTune};
 use riemannian_laplace::internals::network::Recipe;
 use riemannian_laplace::internals::team::Shard;
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
 
+use super::announce::announce_fit;
 use super::arguments::{self, LikelihoodName};
 use super::console::Console;
 use super::data::DataArgs;
@@ -283,6 +284,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
 /// Fits a network to its data.
 fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     let Prepared { part, data, family, options, recipe, out } = prepare(args, console)?;
+    let tuning = if is_tuned(args) { WillTune::Yes } else { WillTune::No };
+    announce_fit(console, &ExpectedFit::of(part.clone(), data.batches(), &family, &options, tuning)?);
     let _progress = console.spinner("fitting the posterior");
     let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
     let mut laplace = match start(&options) {
