@@ -29,6 +29,21 @@ pub fn variance_work(laplace: &Laplace, rows: usize) -> Option<f64> {
     }
 }
 
+/// Multiply-adds of leave-one-out in closed form: the variances, and an eigendecomposition for every row.
+pub fn leave_one_out_work(laplace: &Laplace) -> Option<f64> {
+    const EIGEN: f64 = 10.0;
+    let outputs = laplace.model().n_outputs() as f64;
+    Some(variance_work(laplace, laplace.n_data())? + EIGEN * laplace.n_data() as f64 * outputs.powi(3))
+}
+
+/// Says how long leave-one-out takes, where that is long.
+pub fn announce_leave_one_out(console: &Console, laplace: &Laplace) {
+    if let Some(work) = leave_one_out_work(laplace) {
+        let faster = "a posterior with --structure kron or --weights last-layer is faster";
+        announce(console, work * SECONDS_PER_MULTIPLY_ADD / cores(), "leave-one-out", faster);
+    }
+}
+
 /// Says how long the variances at so many rows take, where that is long.
 pub fn announce_variances(console: &Console, laplace: &Laplace, rows: usize, what: &str, faster: &str) {
     if let Some(work) = variance_work(laplace, rows) {
@@ -38,14 +53,25 @@ pub fn announce_variances(console: &Console, laplace: &Laplace, rows: usize, wha
 
 /// Says how long a fit will take and what would be faster, where it is long.
 pub fn announce_fit(console: &Console, expected: &ExpectedFit) {
-    let Some(seconds) = expected.seconds.map(|seconds| seconds / cores()) else { return };
-    let in_words = |(name, seconds): &(String, f64)| format!("{name} about {}", duration(seconds / cores()));
+    // One core's time: part of the work is not shared, and an estimate from above disappoints nobody.
+    let Some(seconds) = expected.seconds else { return };
+    let in_words = |(name, seconds): &(String, f64)| format!("{} about {}", option_of(name), duration(*seconds));
     let faster: Vec<String> = expected.faster.iter().map(in_words).collect();
     let faster = match faster.is_empty() {
         true => "fewer rows or fewer weights would be faster".to_string(),
         false => format!("faster, and approximate: {}", faster.join(", ")),
     };
     announce(console, seconds, "the fit", &faster);
+}
+
+/// The option that asks for what the library names.
+fn option_of(name: &str) -> &str {
+    match name {
+        "the Kronecker structure" => "--structure kron",
+        "the last layer alone" => "--weights last-layer",
+        "the diagonal structure" => "--structure diag",
+        other => other,
+    }
 }
 
 /// Says how long work will take and what would be faster, where it is long.

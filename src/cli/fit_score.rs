@@ -4,7 +4,7 @@ use riemannian_laplace::internals::evaluate::ClosedForms;
 use riemannian_laplace::{Laplace, Link};
 use serde::Serialize;
 
-use super::announce::variance_work;
+use super::announce::leave_one_out_work;
 use super::console::Console;
 use super::output::{Summary, short};
 
@@ -26,7 +26,7 @@ impl From<&ClosedForms> for ScoreReport {
 
 /// The scores, where they exist in closed form and take little time.
 pub fn closed_forms(laplace: &Laplace, console: &Console) -> Option<ClosedForms> {
-    let work = variance_work(laplace, laplace.n_data())?;
+    let work = leave_one_out_work(laplace)?;
     if laplace.data().is_none() || work > MOST_WORK {
         return None;
     }

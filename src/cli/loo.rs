@@ -8,7 +8,7 @@ use riemannian_laplace::internals::evaluate::{ClosedForms, LeaveOneOut};
 use riemannian_laplace::internals::predict::{MonteCarlo, SamplingReport};
 use riemannian_laplace::{Laplace, Link};
 
-use super::announce::announce_variances;
+use super::announce::announce_leave_one_out;
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
@@ -212,8 +212,7 @@ impl Scored {
 
 fn score(args: &LooArgs, laplace: &Laplace, path: &Path, console: &Console) -> Result<Scored, Failure> {
     let about = Failure::about(path);
-    let faster = "a posterior with --structure kron or --weights last-layer is faster";
-    announce_variances(console, laplace, laplace.n_data(), "leave-one-out", faster);
+    announce_leave_one_out(console, laplace);
     let progress = console.spinner("computing leave-one-out");
     // An approximate structure may have none; samples do without.
     let closed = ClosedForms::of(laplace, Link::default());

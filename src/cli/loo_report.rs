@@ -249,6 +249,11 @@ impl Told<'_> {
     fn advice(&self) -> Vec<String> {
         let loo = &self.scored.loo;
         let mut advice = loo.advice();
+        if loo.adapted_share().is_some() && self.refits.is_none() {
+            advice.push(
+                "train again without parts of the data with --refit 5, or give held-out rows with --data".to_string(),
+            );
+        }
         let best = self.scored.best();
         if best.method != loo.method
             && loo.is_comparable()

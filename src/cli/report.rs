@@ -9,7 +9,7 @@ use riemannian_laplace::internals::report::{Made, Mood, Names, Report, ReportOpt
 use riemannian_laplace::internals::tensors::write_whole;
 use riemannian_laplace::{Draws, Laplace, Link, Method};
 
-use super::announce::announce_variances;
+use super::announce::{announce_leave_one_out, announce_variances};
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
@@ -100,9 +100,10 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
     } else {
         console.note("no --data: the training data inside the posterior are scored, and the page says so");
     }
-    let rows = data.as_ref().map_or(laplace.n_data(), |data| data.dataset.len()).min(args.max_rows) + laplace.n_data();
+    let rows = data.as_ref().map_or(laplace.n_data(), |data| data.dataset.len()).min(args.max_rows);
     let faster = "a posterior with --structure kron or --weights last-layer is faster";
-    announce_variances(console, &laplace, rows, "the report", faster);
+    announce_variances(console, &laplace, rows, "predicting", faster);
+    announce_leave_one_out(console, &laplace);
     let methods = args.methods(&laplace, console)?;
     let samples = methods.iter().find_map(|method| match method {
         Method::Samples(samples) => Some(SamplingReport::of(samples)),
@@ -164,11 +165,23 @@ impl ReportArgs {
     }
 }
 
-/// The command as it was given.
+/// The command as it was given, without what changes nothing on the page: where it goes, and how fast.
 fn command() -> String {
+    const WITH_VALUE: [&str; 3] = ["--out", "--threads", "--max-memory"];
+    const ALONE: [&str; 2] = ["--quiet", "--json"];
     let quoted = |word: String| if word.contains([' ', '\t', '"']) { format!("'{word}'") } else { word };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
-    std::iter::once("rla".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+    let (mut words, mut skip) = (vec!["rla".to_string()], false);
+    for word in std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()) {
+        let is = |name: &&str| word == **name || word.starts_with(&format!("{name}="));
+        if skip {
+            skip = false;
+        } else if WITH_VALUE.iter().any(|name| is(&name)) {
+            skip = !word.contains('=');
+        } else if !ALONE.iter().any(|name| is(&name)) {
+            words.push(quoted(word));
+        }
+    }
+    words.join(" ")
 }
 
 /// The day (UTC), or that of SOURCE_DATE_EPOCH, for pages that must be the same on any day.

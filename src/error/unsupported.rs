@@ -140,7 +140,7 @@ pub enum Unsupported {
     MixtureLeaveOneOut,
     /// Training again the network of a posterior over some of its weights.
     #[error(
-        "only the network of a posterior over all its weights can be trained again; fit it with --weights all, or compare by the evidence"
+        "only the network of a posterior over all its weights can be trained again; fit all of its weights, or compare by the evidence"
     )]
     RefitOfPart,
     /// No eigenvalues.

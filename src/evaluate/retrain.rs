@@ -1,4 +1,4 @@
-//! Training by a recipe: the same for `rla train` and for training again without some of the data.
+//! Training by a recipe: the same for a first training and for training again without some of the data.
 //!
 //! By default a network is trained so that it does not overfit. Where steps by the whole curvature are affordable, it goes to a
 //! mode of its posterior under the prior that predicts held-out folds best ([`train_along_priors`]); beyond that Adam stops
@@ -12,6 +12,7 @@ use crate::error::{InvalidTraining, Result};
 use crate::evidence::{ModeOptions, OnlineOptions, OnlineTraining, train_online};
 use crate::laplace::Laplace;
 use crate::likelihood::Family;
+use crate::map::{Group, Model};
 use crate::network::{
     Activation, Architecture, Decay, EarlyStopped, Network, Procedure, Recipe, Training, TrainingOptions,
     held_out_rows, train_early_stopping, train_or_stop,
@@ -19,7 +20,9 @@ use crate::network::{
 use crate::progress::Progress;
 
 /// The most multiply-adds of a default training to a mode: about a minute on two cores.
-const MOST_WORK: f64 = 4e12;
+const MOST_WORK: f64 = 3e12;
+/// The most weights of a default training to a mode.
+const MOST_WEIGHTS: usize = 4000;
 /// Multiply-adds a second of two cores, from below, for the times that are announced.
 pub const WORK_PER_SECOND: f64 = 4e10;
 /// Steps to a mode under one prior, on average.
@@ -30,8 +33,6 @@ const LAST_STEPS: f64 = 40.0;
 const RATIOS: [f64; 3] = [1.0, 30.0, 1000.0];
 /// The part of the rows that early stopping holds out.
 pub const HELD_OUT_PARTS: usize = 6;
-/// Prior precision behind the weight decay of early stopping.
-const DECAY_PRECISION: f64 = 1.0;
 
 /// What a recipe gave.
 #[derive(Debug, Clone)]
@@ -67,7 +68,8 @@ pub enum Outcome {
 pub fn default_procedure(architecture: &Architecture, rows: usize) -> Procedure {
     let plans = [(5, 5, 3), (3, 3, 3), (3, 3, 1), (5, 1, 1)];
     for (folds, folds_used, ratios) in plans {
-        let fits = rows >= 2 * folds && path_work(architecture, rows, (folds, folds_used, ratios)) <= MOST_WORK;
+        let few = architecture.n_params() <= MOST_WEIGHTS && rows >= 2 * folds;
+        let fits = few && path_work(architecture, rows, (folds, folds_used, ratios)) <= MOST_WORK;
         if fits {
             let ratios = RATIOS.into_iter().take(ratios).collect();
             return Procedure::CrossValidated { folds, folds_used, ratios, cautious: true };
@@ -204,7 +206,7 @@ fn stop_early(
     // σ of new rows: that of the held-out ones. The squared errors are the deviance.
     let values = held_out.targets().len() as f64;
     let sigma = family.sigma().map(|_| vec![(on_held_out.model / values).sqrt().max(f64::MIN_POSITIVE)]);
-    let recipe = Recipe { sigma, prior_precision: Some(vec![DECAY_PRECISION]), ..recipe.clone() };
+    let recipe = Recipe { sigma, prior_precision: Some(typical_precisions(&stopped.network)), ..recipe.clone() };
     Ok(Trained {
         network: stopped.network.clone(),
         interrupted: stopped.interrupted,
@@ -213,6 +215,18 @@ fn stop_early(
         held_out: Some(on_held_out),
         recipe,
     })
+}
+
+/// The prior of each layer under which its weights are typical: their number over their sum of squares.
+fn typical_precisions(network: &Network) -> Vec<f64> {
+    let mut rest = network.parameters();
+    let of_layer = |group: Group| {
+        let (own, others) = rest.split_at(group.size.min(rest.len()));
+        rest = others;
+        let squares: f64 = own.iter().map(|weight| weight * weight).sum();
+        own.len().max(1) as f64 / squares.max(f64::MIN_POSITIVE)
+    };
+    network.groups().into_iter().map(of_layer).collect()
 }
 
 impl Trained {

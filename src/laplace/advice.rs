@@ -81,14 +81,14 @@ impl ExpectedFit {
         };
         if prior.precision().matrix().is_none() && problem.kind != CurvatureKind::Hessian {
             if prior.precision().structure() != PriorStructure::PerWeight {
-                add("--structure kron", &problem, Structure::Kronecker);
+                add("the Kronecker structure", &problem, Structure::Kronecker);
             }
             if problem.model.subset().is_none() && problem.model.groups().len() > 1 {
                 let last = Weights::LastLayer.restrict(&problem.model)?;
                 let last = Problem { model: last, ..problem.clone() };
-                add("--weights last-layer", &last, last.exact());
+                add("the last layer alone", &last, last.exact());
             }
-            add("--structure diag", &problem, Structure::Diagonal);
+            add("the diagonal structure", &problem, Structure::Diagonal);
         }
         Ok(Self { seconds, faster })
     }

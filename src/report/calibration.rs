@@ -193,22 +193,22 @@ impl Report {
         };
         let words = match (self.fitted.likelihood.as_str(), shape) {
             ("gaussian", Shape::Uneven | Shape::HeavyTails) => {
-                format!("Try --likelihood heteroscedastic, whose noise depends on the inputs{log}.")
+                format!("Try a heteroscedastic likelihood, whose noise depends on the inputs{log}.")
             }
             ("gaussian", Shape::Narrow) => {
-                "The noise is underestimated, or these data differ from those of training: `rla train` without options finds \
-                 the noise on held-out rows, and `rla fit --optimize-on` tunes it to such rows."
+                "The noise is underestimated, or these data differ from those of training: the default training finds the noise on \
+                 held-out rows, and a fit can be tuned on such rows."
                     .to_string()
             }
             ("heteroscedastic", Shape::Uneven | Shape::HeavyTails) => format!("More data or more hidden units may help{log}."),
             ("poisson", Shape::Wide) => "The counts vary less than a Poisson distribution has it.".to_string(),
             ("poisson", _) => {
-                "The counts vary more than a Poisson distribution has it: model log(1 + count) with --likelihood heteroscedastic, \
+                "The counts vary more than a Poisson distribution has it: model log(1 + count) with a heteroscedastic likelihood, \
                  or add the inputs that explain the rest."
                     .to_string()
             }
-            (_, Shape::Wide) => "`rla fit --optimize-on` tunes prior and noise to held-out rows.".to_string(),
-            _ => "These data may differ from those of training; `rla fit --optimize-on` tunes the prior to held-out rows.".to_string(),
+            (_, Shape::Wide) => "A fit that is tuned on held-out rows narrows them.".to_string(),
+            _ => "These data may differ from those of training; a fit can be tuned on held-out rows.".to_string(),
         };
         words
     }

@@ -46,7 +46,7 @@ pub struct Fitted {
     pub spectrum: Spectrum,
     /// How the network fits its training data, where they are known.
     pub fit: Option<TrainingFit>,
-    /// Whether `rla train` trained it, as its file says.
+    /// Whether this program trained it, as its file says.
     pub trained_here: bool,
     /// Whether training ended before a mode, so as not to overfit.
     pub stopped_early: bool,

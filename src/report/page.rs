@@ -184,7 +184,7 @@ impl Page {
                     self.text,
                     "<p>Leave-one-out of the posterior at these weights: each of the {} is predicted by the others, without training \
                      again. What a point has taught the hidden units stays, so the scores of an overfitted network are too good; \
-                     held-out rows and <code>rla loo --refit</code> are the judges. It cannot see extrapolation.</p>",
+                     held-out rows, or training again without parts of the data, are the judges. It cannot see extrapolation.</p>",
                     counted(report.fitted.n_data, "training point")
                 );
                 self.text += &table(report, "Leave-one-out scores of all methods", &report.left_out_columns());

@@ -80,10 +80,10 @@ impl Report {
         };
         let instead = match better_linear {
             true => {
-                " The linear model is better (`rla train` without --hidden); for a network, train it without --epochs, --lr and --weight-decay."
+                " The linear model is better (no hidden layers); a network is best trained by the default, which holds rows out."
             }
             false => {
-                " Train it without --epochs, --lr and --weight-decay (`rla train` then holds rows out), or with fewer hidden units or more data."
+                " Train it by the default, which holds rows out, without a given number of epochs; or with fewer hidden units or more data."
             }
         };
         let (mood, words) = match verdict {
@@ -94,7 +94,7 @@ impl Report {
                 Mood::Bad,
                 format!(
                     "Probably overfitted: the weights have adapted to single points (p_loo is {} of the training points). \
-                     {row}{instead} Held-out rows (--data) would tell for certain.",
+                     {row}{instead} Held-out rows would tell for certain.",
                     percent(adapted)
                 ),
             ),

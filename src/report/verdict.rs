@@ -169,8 +169,7 @@ impl Report {
         match (self.fitted.trained_here, self.fitted.stopped_early) {
             (true, true) => "It was stopped early so that it does not overfit; held-out rows judge it.",
             (true, false) => {
-                "Train it for more --epochs or with a smaller --lr at the end, or leave these options out: `rla train` then goes to \
-                 a mode. Or the posterior was fitted to other rows than the network."
+                "Train it for more epochs or with a smaller learning rate at the end, or by the default, which goes to a mode. Or the posterior was fitted to other rows than the network."
             }
             (false, _) => {
                 "It was probably not read as it was trained: check activations, layers, scaling and the order of columns. Or it \

@@ -53,8 +53,8 @@ impl LeaveOneOut {
         if let Some(share) = self.adapted_share() {
             advice.push(format!(
                 "p_loo = {:.0} is {:.0} % of the {count} points: the weights have adapted to single points, and leave-one-out at \
-                 these weights, which keeps what they learnt from the point, is too good; train again without it (`rla loo \
-                 --refit 5`), or score held-out rows",
+                 these weights, which keeps what they learnt from the point, is too good; train again \
+                 without parts of the data (K-fold refits), or score held-out rows",
                 self.p_loo(),
                 100.0 * share
             ));
