@@ -175,9 +175,9 @@ fn command() -> String {
         let is = |name: &&str| word == **name || word.starts_with(&format!("{name}="));
         if skip {
             skip = false;
-        } else if WITH_VALUE.iter().any(|name| is(&name)) {
+        } else if WITH_VALUE.iter().any(&is) {
             skip = !word.contains('=');
-        } else if !ALONE.iter().any(|name| is(&name)) {
+        } else if !ALONE.iter().any(is) {
             words.push(quoted(word));
         }
     }

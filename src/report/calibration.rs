@@ -191,7 +191,7 @@ impl Report {
             (None, Some(_)) => " (or the logarithm of the target, which is never negative)".to_string(),
             (None, None) => String::new(),
         };
-        let words = match (self.fitted.likelihood.as_str(), shape) {
+        match (self.fitted.likelihood.as_str(), shape) {
             ("gaussian", Shape::Uneven | Shape::HeavyTails) => {
                 format!("Try a heteroscedastic likelihood, whose noise depends on the inputs{log}.")
             }
@@ -209,8 +209,7 @@ impl Report {
             }
             (_, Shape::Wide) => "A fit that is tuned on held-out rows narrows them.".to_string(),
             _ => "These data may differ from those of training; a fit can be tuned on held-out rows.".to_string(),
-        };
-        words
+        }
     }
 }
 

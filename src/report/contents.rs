@@ -50,6 +50,8 @@ pub struct Fitted {
     pub trained_here: bool,
     /// Whether training ended before a mode, so as not to overfit.
     pub stopped_early: bool,
+    /// Whether training judged by rows that it had held out.
+    pub held_rows_out: bool,
 }
 
 /// The eigenvalues λ of A^{−½}(G − A)A^{−½}, from the largest.

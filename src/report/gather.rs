@@ -263,6 +263,9 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
         spectrum: spectrum(laplace)?,
         fit: if laplace.data().is_some() { Some(TrainingFit::of(laplace)?) } else { None },
         trained_here: laplace.recipe().is_some(),
+        held_rows_out: laplace.recipe().is_some_and(|recipe| {
+            matches!(recipe.procedure, Procedure::EarlyStopping { .. } | Procedure::CrossValidated { .. })
+        }),
         stopped_early: laplace
             .recipe()
             .is_some_and(|recipe| matches!(recipe.procedure, Procedure::EarlyStopping { .. })),

@@ -227,7 +227,7 @@ mod tests {
     fn all_pictures_show_the_same_classes_those_that_come_out_on_top_in_any() {
         // Fourteen classes, of which 3 is likely in the first picture alone and 6 in the second alone; 2 and 13 never.
         let likely = |class: usize| {
-            ndarray::Array2::from_shape_fn((1, 14), |(_, k)| match k {
+            Array2::from_shape_fn((1, 14), |(_, k)| match k {
                 k if k == class => 0.6,
                 2 | 13 => 0.001,
                 _ => 0.03,

@@ -10,9 +10,13 @@ const GAP: f64 = 0.2;
 /// The share of the training deviance that was explained and is gone on held-out rows, beyond which a network is overfitted.
 const LOST: f64 = 0.3;
 /// The share by which a linear model must explain held-out rows better.
-const LINEAR_BETTER: f64 = 0.03;
+const LINEAR_BETTER: f64 = 0.05;
 /// p_loo/n from which on a network without held-out rows is taken to be overfitted.
 pub(super) const ADAPTED: f64 = 0.2;
+
+/// The share of training deviance from which on classes are explained all but perfectly, and what is far from a linear model.
+const SATURATED: f64 = 0.9;
+const FAR_FROM_LINEAR: f64 = 0.4;
 
 /// Whether a network is overfitted, and what says so.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,11 +47,23 @@ impl Report {
         let beside = self.beside.as_ref()?;
         match beside.network.held_out {
             Some(held_out) => Some(judged(beside, held_out)),
+            // A training that held rows out has judged by them.
+            None if self.fitted.held_rows_out => Some(Overfitting::Unlikely),
             None => {
                 let adapted = self.adapted_share()?;
-                Some(if adapted > ADAPTED { Overfitting::Likely { adapted } } else { Overfitting::Unlikely })
+                let likely = adapted > ADAPTED || self.is_saturated(beside);
+                Some(if likely { Overfitting::Likely { adapted } } else { Overfitting::Unlikely })
             }
         }
+    }
+
+    /// Whether classes are explained all but perfectly where a linear model explains far less: probabilities of 0 and 1 leave
+    /// nothing for leave-one-out to see.
+    fn is_saturated(&self, beside: &Beside) -> bool {
+        let (own, linear) = (beside.network.training, beside.linear.map(|linear| linear.training));
+        !self.fitted.classes.is_empty()
+            && own > SATURATED
+            && linear.is_some_and(|linear| own - linear > FAR_FROM_LINEAR)
     }
 
     /// p_loo/n of the linearised posterior, or of the network alone.
@@ -93,7 +109,7 @@ impl Report {
             Overfitting::Likely { adapted } => (
                 Mood::Bad,
                 format!(
-                    "Probably overfitted: the weights have adapted to single points (p_loo is {} of the training points). \
+                    "Probably overfitted: the weights have adapted to single points (p_loo is {} of their number). \
                      {row}{instead} Held-out rows would tell for certain.",
                     percent(adapted)
                 ),
