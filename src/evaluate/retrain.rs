@@ -139,13 +139,12 @@ pub fn follow(
 ) -> Result<Trained> {
     let outcome = match &recipe.procedure {
         Procedure::CrossValidated { folds, folds_used, ratios, cautious } => {
-            let folds = (*folds).min(data.len());
             let usual = PriorPathOptions::default();
             // A path that ends before its modes would stop the folds early, and not the network.
             let converged = ModeOptions { steps: 100, tolerance: 0.03, ..usual.on_the_way.clone() };
             let options = PriorPathOptions {
-                folds,
-                folds_used: Some((*folds_used).min(folds)),
+                folds: *folds,
+                folds_used: Some(*folds_used),
                 ratios: ratios.clone(),
                 choice: if *cautious { PriorPathChoice::Simplest } else { PriorPathChoice::Best },
                 on_the_way: if *cautious { converged } else { usual.on_the_way },
