@@ -129,9 +129,12 @@ impl Prediction {
                 values.set_item("brier", scores.brier)?;
                 values.set_item("ece", scores.ece)?;
             }
-            Scores::Counts { n, nll } => {
-                values.set_item("n", n)?;
-                values.set_item("nll", nll)?;
+            Scores::Counts(scores) => {
+                values.set_item("n", scores.n)?;
+                values.set_item("mse", scores.mse)?;
+                values.set_item("rmse", scores.rmse)?;
+                values.set_item("nll", scores.nll)?;
+                values.set_item("coverage_90", scores.coverage_90)?;
             }
         }
         Ok(values)

@@ -11,6 +11,7 @@ use riemannian_laplace::{Batches, Error, Scores};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::announce::announce_variances;
 use super::certificate::CertificateArgs;
 use super::committee::Members;
 use super::console::Console;
@@ -50,7 +51,7 @@ const EXAMPLE: &str = "\
 Scores:
   gaussian, heteroscedastic n, mse, rmse, nll, crps, coverage_90
   categorical, bernoulli    n, nll, accuracy, brier, ece
-  poisson                   n, nll
+  poisson                   n, mse, rmse, nll, coverage_90
 The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s). \
 With --curves also: intervals (level, coverage, mean_width) and pit_histogram (ten bins), or reliability (15 bins). With --ood \
 also how well three scores of a point tell those inputs from the data: ood_auroc, by the entropy of the mean probabilities (or \
@@ -58,8 +59,10 @@ the variance of y), the score that papers usually give; ood_auroc_epistemic, by 
 information between class and weights (or the epistemic variance); ood_auroc_logits, for classes, by the variance of the logits, \
 which a saturated softmax does not hide. map has the first alone.
 
---method all scores map, glm, nn and riemannian side by side, a line each, and names the best, which has the smallest nll \
-(--json: one object each, and `best`). A method that is worse than the trained network alone is said to be so.
+--method all scores map, glm, nn and riemannian side by side, a line each, and names the best, whose nll is the smallest by more \
+than two paired standard errors over rows; otherwise there is no clear difference (--json: one object each, `best`, which is then \
+null, `smallest_nll`, `runner_up`, `gain` and `gain_se` in nats a row). A method that is worse than the trained network alone is \
+said to be so.
 
 Example:
   rla evaluate --posterior posterior.safetensors --data test.csv --target y
@@ -92,6 +95,10 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     data.check_against(&**laplace.model(), laplace.family())?;
     let outside = args.ood.as_ref().map(|path| args.data.inputs_of(path, laplace, console)).transpose()?;
     let asked = args.method.methods();
+    if asked.contains(&Method::Glm) {
+        let faster = "a posterior with --structure kron or --weights last-layer is faster, and --method map needs none";
+        announce_variances(console, laplace, data.batches().n_rows(), "predicting", faster);
+    }
     let mut methods = Vec::new();
     for method in &asked {
         methods.push(members.method(&args.method, *method, console)?);
@@ -128,20 +135,16 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
             samples: sampling_report(library),
         });
     }
-    let map_nll = of_data.get(map).map_or(Ok(f64::INFINITY), |map| map.tally.scores().map(|scores| scores.nll()))?;
+    let best = Best::of(&all, &of_data)?;
     if args.json {
-        print_json(&json(&all, args.method.is_all())?)?;
+        print_json(&json(&all, best.as_ref().filter(|_| args.method.is_all()))?)?;
     } else {
-        print(&text(args, &members, &all))?;
+        print(&text(args, &members, &all, best.as_ref()))?;
     }
-    for scored in all.iter().filter(|scored| scored.scores.nll() > map_nll) {
-        console.warn(format!(
-            "--method {} predicts these data worse than the trained {} alone: nll {} for {}",
-            name_of(scored.method),
-            if members.count() > 1 { "networks" } else { "network" },
-            short(scored.scores.nll()),
-            short(map_nll)
-        ));
+    if let Some(alone) = of_data.get(map) {
+        for (scored, own) in all.iter().zip(&of_data) {
+            warn_if_worse(scored, own.gain_over(map, alone)?, members.count(), console);
+        }
     }
     all.iter().filter_map(|scored| scored.samples).try_for_each(|report| args.certificate.check(report))
 }
@@ -155,38 +158,92 @@ fn finite_scores(scored: &evaluate::Scored) -> Result<Scores, Failure> {
     Ok(scores)
 }
 
-/// The method with the smallest negative log likelihood.
-fn best(all: &[Scored]) -> Option<Method> {
-    let smaller = |a: &&Scored, b: &&Scored| a.scores.nll().total_cmp(&b.scores.nll());
-    all.iter().min_by(smaller).map(|scored| scored.method)
+/// Says that a method predicts worse than the trained network alone, and whether that is clear.
+fn warn_if_worse(scored: &Scored, (gain, error): (f64, f64), members: usize, console: &Console) {
+    if gain >= 0.0 || scored.method == Method::Map {
+        return;
+    }
+    let networks = if members > 1 { "networks" } else { "network" };
+    let name = name_of(scored.method);
+    let difference = format!("by {} ± {} nats a row", short(-gain), short(error));
+    match gain < -CLEAR * error {
+        true => console
+            .warn(format!("--method {name} predicts these data worse than the trained {networks} alone: {difference}")),
+        false => console.note(format!(
+            "--method {name} is no clear difference to the trained {networks} alone: worse {difference}"
+        )),
+    }
+}
+
+/// Standard errors from which on a difference is clear.
+const CLEAR: f64 = 2.0;
+
+/// The method with the smallest negative log likelihood, and its gain over the next.
+struct Best {
+    method: Method,
+    next: Method,
+    gain: f64,
+    error: f64,
+}
+
+impl Best {
+    fn of(all: &[Scored], of_data: &[evaluate::Scored]) -> Result<Option<Self>, Failure> {
+        let mut order: Vec<usize> = (0..all.len().min(of_data.len())).collect();
+        let nll = |index: &usize| all.get(*index).map_or(f64::INFINITY, |scored| scored.scores.nll());
+        order.sort_by(|a, b| nll(a).total_cmp(&nll(b)));
+        let [first, second, ..] = order[..] else { return Ok(None) };
+        let (Some(one), Some(other)) = (of_data.get(first), of_data.get(second)) else { return Ok(None) };
+        let (gain, error) = one.gain_over(second, other)?;
+        let method = |index: usize| all.get(index).map_or(Method::Map, |scored| scored.method);
+        Ok(Some(Self { method: method(first), next: method(second), gain, error }))
+    }
+
+    fn is_clear(&self) -> bool {
+        self.gain > CLEAR * self.error
+    }
+
+    fn in_words(&self) -> String {
+        let (name, next) = (name_of(self.method), name_of(self.next));
+        let by = format!("by {} ± {} nats a row over {next}", short(self.gain), short(self.error));
+        match self.is_clear() {
+            true => format!("best by nll: {name}, {by}\n"),
+            false => format!("best by nll: no clear difference ({name} has the smallest, {by})\n"),
+        }
+    }
 }
 
 /// The scores of one method, or one object per method and the name of the best.
-fn json(all: &[Scored], named: bool) -> Result<Value, Failure> {
+fn json(all: &[Scored], best: Option<&Best>) -> Result<Value, Failure> {
     let value = |scored: &Scored| {
         let failed = |error: serde_json::Error| Error::Write { path: "standard output".into(), source: error.into() };
         serde_json::to_value(scored).map_err(|error| Failure::from(failed(error)))
     };
-    match all {
-        [scored] if !named => value(scored),
+    match (all, best) {
+        ([scored], None) => value(scored),
         _ => {
             let mut object = Map::new();
             for scored in all {
                 object.insert(name_of(scored.method), value(scored)?);
             }
-            object.insert("best".to_string(), best(all).map(name_of).into());
+            if let Some(best) = best {
+                object.insert("best".to_string(), best.is_clear().then(|| name_of(best.method)).into());
+                object.insert("smallest_nll".to_string(), name_of(best.method).into());
+                object.insert("runner_up".to_string(), name_of(best.next).into());
+                object.insert("gain".to_string(), best.gain.into());
+                object.insert("gain_se".to_string(), best.error.into());
+            }
             Ok(Value::Object(object))
         }
     }
 }
 
-fn text(args: &EvaluateArgs, members: &Members, all: &[Scored]) -> String {
+fn text(args: &EvaluateArgs, members: &Members, all: &[Scored], best: Option<&Best>) -> String {
     let kind = if members.count() > 1 { format!("a committee of {}: ", members.count()) } else { String::new() };
     let title = format!("scores of {kind}{}", args.posterior.posterior.display());
     let describe = |scored: &Scored| args.method.describe(scored.method, members.laplace.family());
     let scores = |scored: &Scored| items(&scored.scores, scored.outside.as_ref());
     let curves = |scored: &Scored| scored.curves.as_ref().map(curves_in_words).unwrap_or_default();
-    let (Some(best), true) = (best(all), args.method.is_all()) else {
+    let (Some(best), true) = (best, args.method.is_all()) else {
         let alone = |scored| in_rows(format!("{title} ({})", describe(scored)), &scores(scored)) + &curves(scored);
         return all.iter().map(alone).collect();
     };
@@ -199,5 +256,5 @@ fn text(args: &EvaluateArgs, members: &Members, all: &[Scored]) -> String {
     for scored in all.iter().filter(|scored| scored.curves.is_some()) {
         text += &format!("calibration of {}\n{}", name_of(scored.method), curves(scored));
     }
-    text + &format!("best by nll: {}\n", name_of(best))
+    text + &best.in_words()
 }

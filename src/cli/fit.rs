@@ -12,10 +12,12 @@ use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::CsvStream;
 use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{Free, PriorStructure};
-use riemannian_laplace::internals::laplace::FitPart;
+use riemannian_laplace::internals::laplace::{ExpectedFit, FitPart, WillTune};
+use riemannian_laplace::internals::network::Recipe;
 use riemannian_laplace::internals::team::Shard;
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Schema, Structure};
 
+use super::announce::announce_fit;
 use super::arguments::{self, LikelihoodName};
 use super::classes;
 use super::columns::EncodeArgs;
@@ -25,7 +27,7 @@ use super::failure::Failure;
 use super::fit_report::{Checks, Tuning, report};
 use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
-use super::model::ModelArgs;
+use super::model::{ModelArgs, is_onnx};
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior;
 use super::posterior_form::FormArgs;
@@ -33,6 +35,7 @@ use super::prior::{self, PriorArgs};
 use super::scaling::{self, ScalingArgs};
 use super::shard;
 use super::source::{Reading, Source};
+use super::stoppable::NothingKept;
 use super::tempering::{self, TemperingArgs};
 use super::training_fit;
 use super::validation::{self, ValidationArgs};
@@ -141,6 +144,7 @@ slower, and evidence and variances have a stated standard error:
 /// Runs the command.
 pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     let began = Instant::now();
+    let watch = NothingKept::watch(console, "interrupted: nothing is kept; no posterior was written");
     if let Some(shard) = args.shard {
         return fit_shard(args, shard, console);
     }
@@ -164,7 +168,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
         Origin::MoreData { .. } | Origin::NextTask { .. } => TrainingFit::of(&laplace).ok(),
     };
     if let Some(fit) = &fit {
-        training_fit::warn(fit, console);
+        training_fit::warn(fit, &laplace, console);
     }
     if matches!(origin, Origin::New) {
         classes::hint_at_order(&laplace, console)?;
@@ -179,6 +183,8 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let (Contents::TrainingData, Some(rows)) = (contents, &streamed) {
         laplace.keep_data(rows.read_all()?)?;
     }
+    // A file that is being written is left to be whole or not at all, as ever.
+    drop(watch);
     laplace.save(out.path(), contents)?;
     posterior::warn_of_residual(&laplace, console);
     let scores = fit_score::closed_forms(&laplace, console);
@@ -227,6 +233,8 @@ struct Prepared {
     data: Source,
     family: Family,
     options: FitOptions,
+    /// How the network was trained, where its file says so.
+    recipe: Option<Recipe>,
     out: OutputFile,
 }
 
@@ -261,11 +269,16 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         model.check(&file, dataset, console)?;
     }
     let schema = data.schema();
-    let family = match family.sigma() {
-        Some(sigma) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
+    let recipe = if is_onnx(&model.path) { None } else { Recipe::read(&model.path)? };
+    // What training found is the default, unless it is to be found anew.
+    let trained = recipe.as_ref().filter(|_| !is_tuned(args));
+    let family = match (family.sigma(), trained.and_then(|recipe| recipe.sigma.as_ref())) {
+        (Some(sigma), _) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
+        (Some(_), Some(sigma)) => Family::gaussian_per_output(sigma)?,
         _ => family,
     };
-    if family.sigma().is_some() && args.sigma.is_empty() && !is_tuned(args) {
+    let sigma_is_known = trained.is_some_and(|recipe| recipe.sigma.is_some());
+    if family.sigma().is_some() && args.sigma.is_empty() && !is_tuned(args) && !sigma_is_known {
         let units = if schema.scaling().is_some_and(|scaling| scaling.targets.is_some()) {
             " in units of the standardised target"
         } else {
@@ -278,22 +291,25 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     let rule = FitOptions { prior_precision: PriorValues::Shared(args.prior.first()), structure, ..Default::default() };
     let whole: Arc<dyn Model> = Arc::new(network.clone());
     let part = weights.restrict_with(&whole, data.batches(), &family, &rule).map_err(Failure::about(&model.path))?;
+    let prior = trained.and_then(|recipe| recipe.prior_precision.as_deref());
     let options = FitOptions {
-        prior_precision: args.prior.precision(network, &*part, &model.path)?,
+        prior_precision: args.prior.precision(network, &*part, (&model.path, prior))?,
         prior_mean: args.prior.mean(network, &*part)?,
         temperature: args.prior.temperature,
         curvature: args.curvature,
         structure,
     };
-    Ok(Prepared { part, data, family, options, out })
+    Ok(Prepared { part, data, family, options, recipe, out })
 }
 
 /// Fits a network to its data.
 fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
-    let Prepared { part, data, family, options, out } = prepare(args, console)?;
+    let Prepared { part, data, family, options, recipe, out } = prepare(args, console)?;
+    let tuning = if is_tuned(args) { WillTune::Yes } else { WillTune::No };
+    announce_fit(console, &ExpectedFit::of(part.clone(), data.batches(), &family, &options, tuning)?);
     let _progress = console.spinner("fitting the posterior");
     let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
-    let laplace = match start(&options) {
+    let mut laplace = match start(&options) {
         // Tuning needs a place to start from, and finds its own way from there.
         Err(Error::IndefiniteHessian { least, shared: Some(prior) })
             if args.optimize && !args.prior.precision_is_given() =>
@@ -302,12 +318,13 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
         }
         laplace => laplace?,
     };
+    laplace.set_recipe(recipe);
     Ok(Fitted { laplace, origin: Origin::New, out, streamed: data.streamed() })
 }
 
 /// Sums over a part of the data.
 fn fit_shard(args: &FitArgs, shard: Shard, console: &Console) -> Result<(), Failure> {
-    let Prepared { part, data, family, options, out } = prepare(args, console)?;
+    let Prepared { part, data, family, options, out, .. } = prepare(args, console)?;
     let progress = console.spinner("summing over a part of the data");
     let mut sums = FitPart::fit(part, data.batches(), family, &options, shard)?;
     if !args.without_data {
@@ -422,6 +439,9 @@ fn summary(
     let source = |given: bool| match (given, is_tuned(args), origin) {
         (true, ..) => "given",
         (false, true, _) => "tuned",
+        (false, false, Origin::New) if laplace.recipe().is_some_and(|recipe| recipe.prior_precision.is_some()) => {
+            "of the training"
+        }
         (false, false, Origin::New) => "default",
         (false, false, Origin::MoreData { .. } | Origin::NextTask { .. }) => "as before",
     };

@@ -4,6 +4,7 @@ use riemannian_laplace::internals::evaluate::ClosedForms;
 use riemannian_laplace::{Laplace, Link};
 use serde::Serialize;
 
+use super::announce::leave_one_out_work;
 use super::console::Console;
 use super::output::{Summary, short};
 
@@ -25,25 +26,21 @@ impl From<&ClosedForms> for ScoreReport {
 
 /// The scores, where they exist in closed form and take little time.
 pub fn closed_forms(laplace: &Laplace, console: &Console) -> Option<ClosedForms> {
-    let rows = (laplace.n_data() * laplace.model().n_outputs()) as f64;
-    let params = laplace.parameters().len() as f64;
-    let per_row = match laplace.structure().solver() {
-        "weight-space" => params * params,
-        "function-space" => rows * params.min(rows) + params,
-        "matrix-free" => f64::INFINITY,
-        _ => 4.0 * params,
-    };
-    if laplace.data().is_none() || rows * per_row > MOST_WORK {
+    let work = leave_one_out_work(laplace)?;
+    if laplace.data().is_none() || work > MOST_WORK {
         return None;
     }
-    let _progress = console.spinner("leaving out one point after another");
+    let _progress = console.spinner("computing leave-one-out");
     ClosedForms::of(laplace, Link::default()).ok()
 }
 
 /// Adds the rows of the summary.
 pub fn add_rows(scores: &ClosedForms, summary: &mut Summary) {
     let loo = &scores.linearized;
-    let meaning = format!("± {} nats: leave-one-out, linearised (glm); greater is better", short(loo.standard_error()));
+    let meaning = format!(
+        "± {} nats: leave-one-out at these weights, linearised (glm); greater is better",
+        short(loo.standard_error())
+    );
     summary.row("elpd_loo", short(loo.elpd()), meaning);
     summary.row("elpd_loo_map", short(scores.map.elpd()), "the same for the network alone");
 }

@@ -4,27 +4,37 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ndarray::Axis;
-use riemannian_laplace::internals::evaluate::{ClosedForms, Comparison, Estimator, LeaveOneOut};
+use riemannian_laplace::internals::evaluate::{ClosedForms, LeaveOneOut};
 use riemannian_laplace::internals::predict::{MonteCarlo, SamplingReport};
 use riemannian_laplace::{Laplace, Link};
-use serde::Serialize;
 
+use super::announce::announce_leave_one_out;
+use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
+use super::data::OptionalDataArgs;
 use super::draws::DrawArgs;
 use super::failure::Failure;
-use super::output::{Columns, OutputFile, Summary, counted, print, print_json, short};
+use super::loo_report::{HeldOut, Refits, Told};
+use super::output::{Columns, OutputFile, print, print_json, short};
 use super::posterior::PosteriorArgs;
 
-/// Score a posterior on its own training data, each point predicted by the others
+/// Score a posterior on its own training data, each point predicted by the others: leave-one-out at these weights
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct LooArgs {
     #[command(flatten)]
     posterior: PosteriorArgs,
-    /// Another posterior of the same data to compare with, by the same method
+    /// Another posterior of the same data and the same network to compare with, by the same method; with --refit any posterior
+    /// of the same data
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
+    /// Train again without each of K parts of the data, by the recipe that the file keeps (or from its weights), and predict
+    /// the part: what networks with different weights can be compared by
+    #[arg(long, value_name = "K", value_parser = arguments::count)]
+    refit: Option<usize>,
+    #[command(flatten)]
+    held_out: OptionalDataArgs,
     /// Whose predictions are scored
     #[arg(long, value_enum, default_value_t = LooMethod::Glm)]
     method: LooMethod,
@@ -62,60 +72,31 @@ impl LooMethod {
 }
 
 const EXAMPLE: &str = "\
-What is estimated: the log likelihood of as many new data points (elpd_loo, in nats; greater is better) as this posterior \
-predicts them, with its own mode and hyperparameters. It cannot see extrapolation: a point that is left out lies among \
-the others.
+What is estimated: the log likelihood of as many new data points (elpd_loo, in nats; greater is better) as the posterior *at these \
+weights* predicts them. The weights were trained with the left-out point, and hidden units that it has shaped stay: for an \
+overfitted network the score is too good, and p_loo/n above 0.2 warns of it. So networks with different weights are not compared by \
+it (status 2): compare their evidence (`rla fit` prints the log marginal likelihood), or give --refit K, which trains again without \
+each of K parts. With --data the promise stands beside the outcome on held-out rows. It cannot see extrapolation: a point that is \
+left out lies among the others.
 
-Keys of --json: elpd_loo, se (its standard error), p_loo (effective parameters), k_max and n_k_above_0_7 (the Pareto k̂ of \
+Keys of --json: elpd_loo, se (its standard error), p_loo (effective parameters; these three are null where k̂ > 0.7 at over a tenth \
+of the points), k_max and n_k_above_0_7 (the Pareto k̂ of \
 the points' weights, null below 21 samples; above 0.7 a point's score is unreliable; in closed form the leverage, which is the k̂ of infinitely \
 many draws under Gaussian noise), pit_coverage_90 (share of left-out targets inside their 90 % intervals; null for classes), \
-method, and estimator, n, samples, best, advice; with --compare also comparison. \
+method, and estimator, n, samples, best, advice; with --compare also comparison, with --refit also refit, with --data also held_out. \
 Columns of --out: log_density (without the point), log_density_with_all_data, k, and pit where there is one.
 
 Example:
   rla loo --posterior posterior.safetensors
 
-Example, two posteriors of the same data by their Riemannian samples:
+Example, two networks of the same data, each trained again without a fifth of them:
+  rla loo --posterior one.safetensors --compare other.safetensors --refit 5
+
+Example, the promise of leave-one-out beside held-out rows:
+  rla loo --posterior posterior.safetensors --data test.csv --target y
+
+Example, two priors of the same weights by their Riemannian samples:
   rla loo --posterior one.safetensors --compare other.safetensors --method riemannian --samples 200 --out pointwise.csv";
-
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    elpd_loo: f64,
-    se: f64,
-    p_loo: f64,
-    k_max: f64,
-    n_k_above_0_7: usize,
-    pit_coverage_90: Option<f64>,
-    method: &'a str,
-    estimator: &'static str,
-    n: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    samples: Option<usize>,
-    best: &'a str,
-    methods: Vec<MethodReport<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    comparison: Option<ComparisonReport>,
-    advice: Vec<String>,
-}
-
-/// Another method on the same data, for the choice among them.
-#[derive(Debug, Serialize)]
-struct MethodReport<'a> {
-    method: &'a str,
-    elpd_loo: f64,
-    /// Relative to the network alone.
-    elpd_gain: f64,
-    elpd_gain_se: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct ComparisonReport {
-    posterior: String,
-    elpd_loo: f64,
-    elpd_difference: f64,
-    se_difference: f64,
-    better: String,
-}
 
 /// Runs the command.
 pub fn run(args: &LooArgs, console: &Console) -> Result<(), Failure> {
@@ -140,43 +121,78 @@ pub fn run(args: &LooArgs, console: &Console) -> Result<(), Failure> {
         Some(path) => {
             let other = Laplace::load(path).map_err(Failure::about(path))?;
             check_same_data(&laplace, &other, path)?;
+            if args.refit.is_none() {
+                check_same_weights((&laplace, &args.posterior.posterior), (&other, path))?;
+            }
             Some((path, other))
         }
         None => None,
     };
+    let held_out = args.held_out.read_for_posterior(&laplace, console)?;
+    if let Some(data) = &held_out {
+        data.check_against(&**laplace.model(), laplace.family().likelihood())?;
+    }
     let scored = score(args, &laplace, &args.posterior.posterior, console)?;
     if let Some(file) = &out {
         file.write(|out| pointwise(&scored.loo).write_csv(out))?;
     }
+    let refits =
+        args.refit.map(|folds| Refits::of(&laplace, other.as_ref(), folds, args.draws.seed(), console)).transpose()?;
     let comparison = match &other {
-        Some((path, other)) => {
+        Some((path, other)) if args.refit.is_none() => {
             let theirs = score(args, other, path, console)?.loo;
             let comparison = scored.loo.minus(&theirs)?;
             Some((path.display().to_string(), theirs, comparison))
         }
+        Some(_) | None => None,
+    };
+    let outcome = match &held_out {
+        Some(data) => Some(HeldOut::of(&laplace, &scored.loo, &data.dataset)?),
         None => None,
     };
-    let report = report(args, &scored, comparison);
+    let told = Told { path: &args.posterior.posterior, scored: &scored, comparison, refits, outcome };
+    let report = told.report();
     if args.json {
         print_json(&report)?;
     } else {
-        print(&summary(args, &scored, &report).to_text())?;
+        print(&told.to_text(&report))?;
         report.advice.iter().for_each(|advice| console.warn(advice));
     }
     scored.sampling.map_or(Ok(()), |sampling| args.certificate.check(sampling))
 }
 
+/// Leave-one-out at fixed weights says nothing about which weights are better.
+fn check_same_weights((one, path): (&Laplace, &Path), (other, their_path): (&Laplace, &Path)) -> Result<(), Failure> {
+    let all = |laplace: &Laplace| match laplace.model().subset() {
+        Some(place) => place.all.to_vec(),
+        None => laplace.parameters().to_vec(),
+    };
+    if all(one) == all(other) {
+        return Ok(());
+    }
+    let evidence = |laplace: &Laplace| short(laplace.log_marginal_likelihood());
+    let (path, their_path) = (path.display(), their_path.display());
+    Err(Failure::Usage(format!(
+        "{their_path}: its network has other weights than that of {path}, and leave-one-out at fixed weights cannot compare \
+         these: it prefers the one that has adapted more to single points. By the evidence (log marginal likelihood, greater is \
+         better) they have {} ({path}) and {} ({their_path}), which counts as far as both were fitted with --optimize; or train both \
+         again without each of K parts: rla loo --posterior {path} --compare {their_path} --refit 5",
+        evidence(one),
+        evidence(other)
+    )))
+}
+
 /// The score that was asked for, and those that come with it.
-struct Scored {
-    loo: LeaveOneOut,
+pub struct Scored {
+    pub loo: LeaveOneOut,
     /// The network alone and the linearised posterior, where they have closed forms.
-    closed: Option<ClosedForms>,
-    sampling: Option<SamplingReport>,
+    pub closed: Option<ClosedForms>,
+    pub sampling: Option<SamplingReport>,
 }
 
 impl Scored {
     /// The methods that were scored, in the order of their cost.
-    fn methods(&self) -> Vec<&LeaveOneOut> {
+    pub fn methods(&self) -> Vec<&LeaveOneOut> {
         let mut methods: Vec<&LeaveOneOut> = Vec::new();
         if let Some(closed) = &self.closed {
             methods.extend([&closed.map, &closed.linearized]);
@@ -189,14 +205,15 @@ impl Scored {
     }
 
     /// The best of those that may be compared; where none may, the one that was asked for.
-    fn best(&self) -> &LeaveOneOut {
+    pub fn best(&self) -> &LeaveOneOut {
         LeaveOneOut::best(self.methods()).unwrap_or(&self.loo)
     }
 }
 
 fn score(args: &LooArgs, laplace: &Laplace, path: &Path, console: &Console) -> Result<Scored, Failure> {
     let about = Failure::about(path);
-    let progress = console.spinner("leaving out one point after another");
+    announce_leave_one_out(console, laplace);
+    let progress = console.spinner("computing leave-one-out");
     // An approximate structure may have none; samples do without.
     let closed = ClosedForms::of(laplace, Link::default());
     drop(progress);
@@ -241,95 +258,6 @@ fn check_same_data(one: &Laplace, other: &Laplace, path: &Path) -> Result<(), Fa
         }
     }
     Ok(())
-}
-
-fn report<'a>(args: &LooArgs, scored: &'a Scored, comparison: Option<(String, LeaveOneOut, Comparison)>) -> Report<'a> {
-    let loo = &scored.loo;
-    let gain = |other: &'a LeaveOneOut| {
-        let comparison = scored.closed.as_ref().and_then(|closed| other.minus(&closed.map).ok());
-        MethodReport {
-            method: &other.method,
-            elpd_loo: other.elpd(),
-            elpd_gain: comparison.map_or(f64::NAN, |comparison| comparison.difference),
-            elpd_gain_se: comparison.map_or(f64::NAN, |comparison| comparison.standard_error),
-        }
-    };
-    let mut advice = loo.advice();
-    let best = scored.best();
-    if best.method != loo.method
-        && let Ok(ahead) = best.minus(loo)
-    {
-        let clear = if ahead.is_clear() { "" } else { ", less than twice its standard error" };
-        advice.push(format!("--method {} is better by {ahead}{clear}", best.method));
-    }
-    Report {
-        elpd_loo: loo.elpd(),
-        se: loo.standard_error(),
-        p_loo: loo.p_loo(),
-        k_max: loo.k_max(),
-        n_k_above_0_7: loo.unreliable(),
-        pit_coverage_90: loo.coverage(0.9),
-        method: &loo.method,
-        estimator: loo.estimator.name(),
-        n: loo.pointwise.len(),
-        samples: match loo.estimator {
-            Estimator::Psis { samples } => Some(samples),
-            Estimator::ClosedForm => None,
-        },
-        best: &best.method,
-        methods: scored.methods().into_iter().map(gain).collect(),
-        comparison: comparison.map(|(posterior, theirs, comparison)| ComparisonReport {
-            better: match comparison.difference > 0.0 {
-                true => args.posterior.posterior.display().to_string(),
-                false => posterior.clone(),
-            },
-            posterior,
-            elpd_loo: theirs.elpd(),
-            elpd_difference: comparison.difference,
-            se_difference: comparison.standard_error,
-        }),
-        advice,
-    }
-}
-
-fn summary(args: &LooArgs, scored: &Scored, report: &Report<'_>) -> Summary {
-    let path = args.posterior.posterior.display();
-    let how = match report.samples {
-        Some(samples) => format!("{}, {}", report.method, counted(samples, "sample")),
-        None => format!("{}, closed form", report.method),
-    };
-    let mut summary = Summary::new(format!("leave-one-out of {path} ({how})"));
-    summary.row("n", report.n, "data points, each predicted by the others");
-    let meaning = format!("± {} nats: log likelihood of the points; greater is better", short(report.se));
-    summary.row("elpd_loo", short(report.elpd_loo), meaning);
-    summary.row("p_loo", short(report.p_loo), "effective number of parameters");
-    let meaning = match scored.loo.estimator {
-        Estimator::Psis { .. } => "the largest Pareto k̂; above 0.7 a point's score is unreliable",
-        Estimator::ClosedForm => "the largest leverage: the Pareto k̂ of infinitely many draws under Gaussian noise",
-    };
-    summary.row("k_max", short(report.k_max), meaning);
-    summary.row("n_k_above_0_7", report.n_k_above_0_7, "points whose score is unreliable");
-    if let Some(coverage) = report.pit_coverage_90 {
-        summary.row("pit_coverage_90", short(coverage), "share of left-out targets inside their 90 % interval");
-    }
-    for method in &report.methods {
-        if method.method != "map" && !method.elpd_gain.is_nan() {
-            let name = if method.method == "glm" { "glm − map" } else { "riemannian − map" };
-            let meaning = format!("± {} nats: gain over the network alone", short(method.elpd_gain_se));
-            summary.row(name, short(method.elpd_gain), meaning);
-        }
-    }
-    summary.row("best", report.best, "of the methods above, by elpd_loo");
-    if let Some(comparison) = &report.comparison {
-        let meaning = format!(
-            "± {} nats: elpd_loo less the {} of {}",
-            short(comparison.se_difference),
-            short(comparison.elpd_loo),
-            comparison.posterior
-        );
-        summary.row("difference", short(comparison.elpd_difference), meaning);
-    }
-    summary
 }
 
 /// The columns of `--out`; with several targets one `pit` each.

@@ -1,5 +1,6 @@
 //! The command line: one file per command, and shared pieces in one place each. No mathematics here.
 
+mod announce;
 mod arguments;
 mod certificate;
 mod classes;
@@ -18,6 +19,7 @@ mod follow;
 mod geodesic;
 mod log;
 mod loo;
+mod loo_report;
 mod merge;
 mod method;
 mod model;
@@ -31,6 +33,7 @@ mod predict_columns;
 mod prior;
 mod prior_path;
 mod report;
+mod report_json;
 mod sample;
 mod sampling;
 mod scaling;
@@ -39,10 +42,12 @@ mod shard;
 mod signals;
 mod smoothing;
 mod source;
+mod stoppable;
 mod team;
 mod tempering;
 mod threads;
 mod train;
+mod train_report;
 mod training_fit;
 mod validation;
 mod weights;

@@ -1,12 +1,12 @@
 //! `rla train --evidence`: weights, prior precision and noise learn together.
 
 use clap::Args;
-use riemannian_laplace::internals::evidence::{OnlineOptions, OnlineTraining, train_online};
-use riemannian_laplace::{Dataset, Family, Network, Progress, TrainingOptions};
+use riemannian_laplace::TrainingOptions;
+use riemannian_laplace::internals::evidence::OnlineTraining;
+use riemannian_laplace::internals::network::Procedure;
 use serde::Serialize;
 
 use super::arguments;
-use super::failure::Failure;
 use super::output::{Summary, counted, short};
 
 /// Training by evidence.
@@ -33,21 +33,21 @@ pub struct EvidenceReport {
 }
 
 impl EvidenceArgs {
-    /// Trains and tunes, if that was asked for.
-    pub fn train(
-        &self,
-        start: &Network,
-        data: &Dataset,
-        family: &Family,
-        training: &TrainingOptions,
-        progress: &dyn Progress,
-    ) -> Result<Option<OnlineTraining>, Failure> {
-        if !self.evidence {
-            return Ok(None);
-        }
-        let burn_in = self.burn_in.unwrap_or(training.epochs / 4).max(1);
-        let options = OnlineOptions { training: training.clone(), burn_in, every: self.every, ..Default::default() };
-        Ok(Some(train_online(start, data, family, &options, progress)?))
+    /// Whether it was asked for.
+    pub fn is_asked_for(&self) -> bool {
+        self.evidence
+    }
+
+    /// What was asked for, as a procedure.
+    pub fn procedure(&self, training: &TrainingOptions) -> Option<Procedure> {
+        self.evidence.then(|| Procedure::Evidence {
+            epochs: training.epochs,
+            learning_rate: training.learning_rate,
+            weight_decay: training.weight_decay,
+            batch_size: training.batch_size,
+            burn_in: self.burn_in.unwrap_or(training.epochs / 4).max(1),
+            every: self.every,
+        })
     }
 }
 
@@ -69,7 +69,7 @@ pub fn summarize(online: &OnlineTraining, summary: &mut Summary) {
         short(found.log_marginal_likelihood),
         format!("nats, the greatest of {tunings}: these weights were kept"),
     );
-    summary.row("prior precision", short(found.prior_precision), "tuned; fit --optimize finds it again");
+    summary.row("prior precision", short(found.prior_precision), "tuned; kept in the file, and taken by fit");
     if let Some(sigma) = found.sigma {
         summary.row("sigma", short(sigma), "tuned; noise, in units of the target");
     }

@@ -69,6 +69,20 @@ fn mean(text: &str) -> Result<Numbers, String> {
     }
 }
 
+/// The precisions that a network was trained under, for the weights of it that are uncertain: of a last layer alone the last,
+/// of other parts their geometric mean.
+fn of_training(values: &[f64], uncertain: &dyn Model) -> PriorValues {
+    match (values, uncertain.groups().len()) {
+        ([value], _) => PriorValues::Shared(*value),
+        (values, layers) if layers == values.len() && uncertain.subset().is_none() => values.to_vec().into(),
+        ([.., last], 1) => PriorValues::Shared(*last),
+        (values, _) => {
+            let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+            PriorValues::Shared((logarithms / values.len().max(1) as f64).exp())
+        }
+    }
+}
+
 impl PriorArgs {
     /// The files that are read.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
@@ -102,9 +116,14 @@ impl PriorArgs {
     }
 
     /// The prior precisions of the uncertain weights of a network.
-    pub fn precision(&self, network: &Network, uncertain: &dyn Model, path: &Path) -> Result<PriorValues, Failure> {
+    pub fn precision(
+        &self,
+        network: &Network,
+        uncertain: &dyn Model,
+        (path, trained): (&Path, Option<&[f64]>),
+    ) -> Result<PriorValues, Failure> {
         match &self.prior_precision {
-            None => Ok(PriorValues::default()),
+            None => Ok(trained.map_or_else(PriorValues::default, |values| of_training(values, uncertain))),
             Some(Numbers::File(path)) => {
                 let prior = PriorValues::PerWeight(read_numbers(path, "prior_precision", network, uncertain)?);
                 prior.over(&uncertain.group_sizes()).map_err(Failure::about(path))?;

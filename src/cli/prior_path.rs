@@ -1,15 +1,14 @@
 //! `rla train --cross-validate`: the network at its mode under the prior that predicts held-out data best.
 
 use clap::Args;
-use riemannian_laplace::internals::evaluate::{
-    Committee, PriorPath, PriorPathOptions, train_along_priors, train_committee,
-};
+use riemannian_laplace::internals::evaluate::{Committee, PriorPath, PriorPathOptions, train_committee};
+use riemannian_laplace::internals::network::Procedure;
 use riemannian_laplace::{Dataset, Family, Network, Progress};
 use serde::Serialize;
 
 use super::arguments;
 use super::failure::Failure;
-use super::output::{Summary, counted, short};
+use super::output::{OneOrMany, Summary, counted, short, short_list};
 
 /// Training along priors.
 #[derive(Debug, Args)]
@@ -33,7 +32,7 @@ pub struct CrossValidateReport {
     steps: usize,
     converged: bool,
     log_likelihood: f64,
-    prior_precision: f64,
+    prior_precision: OneOrMany,
     sigma: Option<f64>,
     held_out_log_likelihood: f64,
     /// Every prior precision that was tried, and its log likelihood of held-out data.
@@ -41,19 +40,14 @@ pub struct CrossValidateReport {
 }
 
 impl CrossValidateArgs {
-    /// Trains, if that was asked for.
-    pub fn train(
-        &self,
-        start: &Network,
-        data: &Dataset,
-        family: &Family,
-        seed: u64,
-        progress: &dyn Progress,
-    ) -> Result<Option<PriorPath>, Failure> {
-        if !self.cross_validate || self.committee {
-            return Ok(None);
-        }
-        Ok(Some(train_along_priors(start, data, family, &self.options(seed), progress)?))
+    /// What was asked for, as a procedure.
+    pub fn procedure(&self) -> Option<Procedure> {
+        (self.cross_validate && !self.committee).then(|| Procedure::CrossValidated {
+            folds: self.folds,
+            folds_used: self.folds,
+            ratios: vec![1.0],
+            cautious: false,
+        })
     }
 
     /// Whether a committee was asked for.
@@ -76,11 +70,11 @@ impl CrossValidateArgs {
     fn options(&self, seed: u64) -> PriorPathOptions {
         PriorPathOptions { folds: self.folds, seed, ..Default::default() }
     }
+}
 
-    /// The units of its progress: priors, where it was asked for.
-    pub fn most_priors(&self) -> Option<usize> {
-        self.cross_validate.then(|| PriorPathOptions::default().precisions.len())
-    }
+/// The priors that a path tries at most.
+pub fn most_priors(ratios: usize) -> usize {
+    ratios * PriorPathOptions::default().precisions.len()
 }
 
 /// What was found, in the units of the data.
@@ -90,7 +84,7 @@ pub fn report(path: &PriorPath) -> CrossValidateReport {
         steps: path.mode.steps,
         converged: path.mode.converged,
         log_likelihood: laplace.log_likelihood(),
-        prior_precision: path.best.prior_precision,
+        prior_precision: laplace.prior().values().into(),
         sigma: laplace.sigma().and_then(|sigma| sigma.first().copied()),
         held_out_log_likelihood: path.best.held_out,
         path: path.steps.iter().map(|step| (step.prior_precision, step.held_out)).collect(),
@@ -112,8 +106,10 @@ pub fn summarize(path: &PriorPath, summary: &mut Summary) {
         short(found.held_out_log_likelihood),
         format!("nats per row, best of {tried}"),
     );
-    summary.row("prior precision", short(found.prior_precision), "give it to fit: --prior-precision");
+    let values = path.mode.laplace.prior().values();
+    let per_layer = if values.len() > 1 { "one per layer; " } else { "" };
+    summary.row("prior precision", short_list(values), format!("{per_layer}kept in the file, and taken by fit"));
     if let Some(sigma) = found.sigma {
-        summary.row("sigma", short(sigma), "noise, in units of the target; give it to fit: --sigma");
+        summary.row("sigma", short(sigma), "noise, in units of the target; kept in the file, and taken by fit");
     }
 }

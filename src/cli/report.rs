@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::predict::SamplingReport;
-use riemannian_laplace::internals::report::{Mood, Names, Report, ReportOptions};
+use riemannian_laplace::internals::report::{Made, Mood, Names, Report, ReportOptions};
 use riemannian_laplace::internals::tensors::write_whole;
 use riemannian_laplace::{Draws, Laplace, Link, Method};
 
+use super::announce::{announce_leave_one_out, announce_variances};
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
 use super::data::OptionalDataArgs;
 use super::draws::DrawArgs;
 use super::failure::Failure;
-use super::output::{OutputFile, print};
+use super::output::{OutputFile, print, print_json};
 use super::posterior::PosteriorArgs;
+use super::report_json::ReportJson;
 
 /// Write a page on a posterior: can it be trusted, how good is it, what does it predict
 #[derive(Debug, Args)]
@@ -40,9 +42,15 @@ pub struct ReportArgs {
     max_rows: usize,
     #[command(flatten)]
     certificate: CertificateArgs,
+    /// The title of the page [default: the posterior's file name]
+    #[arg(long, value_name = "WORDS")]
+    title: Option<String>,
     /// Where to write the page (HTML)
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Print every verdict and the numbers behind it as one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// The ways to predict by name.
@@ -60,13 +68,20 @@ enum MethodName {
 
 const EXAMPLE: &str = "\
 The page needs no network and no other file, follows the light or dark setting of the browser, and prints. It begins with \
-a verdict in words; then come the scores of all predictions side by side, predictions beside observations, calibration, \
+a verdict in words: on overfitting (training, held-out, linear and constant in one row), on intervals of all levels and by fifths of \
+the prediction and of the inputs that matter, with the cure, and on what leave-one-out promised beside held-out rows; then come the scores of all predictions side by side, predictions beside observations, calibration, \
 pictures of the predictions, the certificates of the geodesics, and what was fitted.
 
 Without --data the training data inside the posterior are scored, and the page says so: such scores are too good.
 
 Geodesics take most of the time. `rla sample` draws them once, and --samples-file uses them again; --method map,glm does \
 without them.
+
+The page has the day on it: with SOURCE_DATE_EPOCH set it is the same on any day.
+
+Keys of --json: title, posterior, version, date, command, seed, mood (good, note, care, problem), headline, findings (mood, about, \
+words), scored_on, n, shown, scores (by method), overfitted, explained and explained_linear (training, held_out), promise, \
+coverage_by_fifths, r_squared, auroc, recall, constant_nll, rows.
 
 Example:
   rla report --posterior posterior.safetensors --data test.csv --target y --out report.html";
@@ -85,6 +100,10 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
     } else {
         console.note("no --data: the training data inside the posterior are scored, and the page says so");
     }
+    let rows = data.as_ref().map_or(laplace.n_data(), |data| data.dataset.len()).min(args.max_rows);
+    let faster = "a posterior with --structure kron or --weights last-layer is faster";
+    announce_variances(console, &laplace, rows, "predicting", faster);
+    announce_leave_one_out(console, &laplace);
     let methods = args.methods(&laplace, console)?;
     let samples = methods.iter().find_map(|method| match method {
         Method::Samples(samples) => Some(SamplingReport::of(samples)),
@@ -93,13 +112,17 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
     let name = |path: &std::path::Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let names =
         Names { posterior: name(&args.posterior.posterior), data: args.data.path().map(name).unwrap_or_default() };
-    let options = ReportOptions { methods, level: args.interval, max_rows: args.max_rows, ..Default::default() };
+    let made =
+        Made { title: args.title.clone(), date: today(), command: Some(command()), seed: Some(args.draws.seed()) };
+    let options = ReportOptions { methods, level: args.interval, max_rows: args.max_rows, made, ..Default::default() };
     let progress = console.spinner("writing the report");
     let report = Report::of(&laplace, &names, data.as_ref().map(|data| &data.dataset), &options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     write_whole(out.path(), report.to_html().as_bytes())?;
     drop(progress);
-    if !console.is_quiet() {
+    if args.json {
+        print_json(&ReportJson::of(&report, data.is_some()))?;
+    } else if !console.is_quiet() {
         print(&in_words(&report, &args.out))?;
     }
     samples.map_or(Ok(()), |report| args.certificate.check(report))
@@ -142,6 +165,47 @@ impl ReportArgs {
     }
 }
 
+/// The command as it was given, without what changes nothing on the page: where it goes, and how fast.
+fn command() -> String {
+    const WITH_VALUE: [&str; 3] = ["--out", "--threads", "--max-memory"];
+    const ALONE: [&str; 2] = ["--quiet", "--json"];
+    let quoted = |word: String| if word.contains([' ', '\t', '"']) { format!("'{word}'") } else { word };
+    let (mut words, mut skip) = (vec!["rla".to_string()], false);
+    for word in std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()) {
+        let is = |name: &&str| word == **name || word.starts_with(&format!("{name}="));
+        if skip {
+            skip = false;
+        } else if WITH_VALUE.iter().any(&is) {
+            skip = !word.contains('=');
+        } else if !ALONE.iter().any(is) {
+            words.push(quoted(word));
+        }
+    }
+    words.join(" ")
+}
+
+/// The day (UTC), or that of SOURCE_DATE_EPOCH, for pages that must be the same on any day.
+fn today() -> Option<String> {
+    let stated = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = match stated {
+        Some(seconds) => seconds,
+        None => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?.as_secs(),
+    };
+    Some(date(seconds / 86_400))
+}
+
+/// The Gregorian date of a day since 1970-01-01, in eras of 400 years that begin in March.
+fn date(day: u64) -> String {
+    let day = day + 719_468;
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    format!("{:04}-{month:02}-{day:02}", 400 * era + year + u64::from(month <= 2))
+}
+
 /// The verdict, for the terminal.
 fn in_words(report: &Report, out: &std::path::Path) -> String {
     let mut text = format!("{} written\n{}\n", out.display(), report.headline().1);
@@ -149,4 +213,14 @@ fn in_words(report: &Report, out: &std::path::Path) -> String {
         text += &format!("  {}: {}\n", finding.mood.word(), finding.words);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn days_have_their_dates() {
+        for (day, date) in [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_454, "2026-01-01")] {
+            assert_eq!(super::date(day), date);
+        }
+    }
 }

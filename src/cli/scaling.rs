@@ -40,10 +40,37 @@ enum Columns {
 impl StandardizeArgs {
     /// What was requested, given the kind of targets.
     pub fn which(&self, likelihood: LikelihoodName) -> Option<Standardize> {
-        self.standardize.map(|columns| match columns {
+        self.standardize.map(|columns| columns.of(likelihood))
+    }
+}
+
+impl Columns {
+    fn of(self, likelihood: LikelihoodName) -> Standardize {
+        match self {
             Columns::All if likelihood.takes_reals() => Standardize::InputsAndTargets,
             Columns::All | Columns::Inputs => Standardize::Inputs,
-        })
+        }
+    }
+}
+
+/// Whether the data of a training are standardised: they are, unless it is refused.
+#[derive(Debug, Args)]
+pub struct TrainScalingArgs {
+    #[command(flatten)]
+    standardize: StandardizeArgs,
+    /// Train on the columns in their own units; by default inputs and real targets are standardised, which the model file
+    /// keeps: everything shown or written stays in original units
+    #[arg(long, conflicts_with = "standardize")]
+    no_standardize: bool,
+}
+
+impl TrainScalingArgs {
+    /// What is standardised, given the kind of targets.
+    pub fn which(&self, likelihood: LikelihoodName) -> Option<Standardize> {
+        match self.no_standardize {
+            true => None,
+            false => Some(self.standardize.standardize.unwrap_or(Columns::All).of(likelihood)),
+        }
     }
 }
 

@@ -28,7 +28,13 @@ pub fn items(scores: &Scores, outside: Option<&OodScores>) -> Vec<Item> {
             ("brier", short(scores.brier), "squared error of the probabilities; smaller is better"),
             ("ece", short(scores.ece), "expected calibration error, 15 bins; smaller is better"),
         ],
-        Scores::Counts { n: count, nll: value } => vec![n(*count), nll(*value)],
+        Scores::Counts(scores) => vec![
+            n(scores.n),
+            ("mse", short(scores.mse), "mean squared error of the predictive mean"),
+            ("rmse", short(scores.rmse), "its square root, in counts"),
+            nll(scores.nll),
+            ("coverage_90", short(scores.coverage_90), "share of counts inside their central 90 % interval"),
+        ],
     };
     if let Some(OodScores { ood_auroc, ood_auroc_epistemic, ood_auroc_logits }) = outside {
         // What a method does not have leaves its place in a table empty.

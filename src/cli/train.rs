@@ -5,12 +5,14 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::data::Standardization;
-use riemannian_laplace::internals::evaluate::Committee;
+use riemannian_laplace::internals::evaluate::{
+    Committee, Outcome, Trained, default_procedure, expected_seconds, follow,
+};
 use riemannian_laplace::internals::memory;
-use riemannian_laplace::internals::network::{Decay, NUMBERS_PER_WEIGHT};
-use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, train};
-use serde::Serialize;
+use riemannian_laplace::internals::network::{Decay, NUMBERS_PER_WEIGHT, Procedure, Recipe};
+use riemannian_laplace::{Activation, Architecture, Error, Family, Network, Standardize, TrainingOptions};
 
+use super::announce::announce;
 use super::arguments::{self, LikelihoodName};
 use super::classes::{self, ClassNames};
 use super::columns::EncodeArgs;
@@ -18,12 +20,14 @@ use super::committee::{self, CommitteeFolder};
 use super::console::Console;
 use super::data::{DataArgs, DataFile, NewColumns};
 use super::failure::Failure;
-use super::online::{self, EvidenceArgs, EvidenceReport};
-use super::output::{OutputFile, Summary, print, print_json, short};
-use super::prior_path::{self, CrossValidateArgs, CrossValidateReport};
-use super::scaling::StandardizeArgs;
+use super::online::EvidenceArgs;
+use super::output::{OutputFile, Summary, print, print_json};
+use super::prior_path::{self, CrossValidateArgs};
+use super::scaling::TrainScalingArgs;
+use super::stoppable::Stoppable;
+use super::train_report;
 
-/// Train a network: Adam on the mean squared error or the mean negative log likelihood
+/// Train a small network that does not overfit: to a mode under a cross-validated prior, or stopped early
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
 #[command(mut_arg("target", |arg| arg.required(true).help("The target columns, separated by commas; every other column is an input")))]
@@ -37,7 +41,7 @@ pub struct TrainArgs {
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
     #[command(flatten)]
-    standardize: StandardizeArgs,
+    standardize: TrainScalingArgs,
     /// Widths of the hidden layers, e.g. 10 or 10,10; without this option there are none (linear or logistic
     /// regression)
     #[arg(long, value_name = "WIDTHS", value_delimiter = ',', value_parser = arguments::count)]
@@ -49,19 +53,19 @@ pub struct TrainArgs {
     /// different labels]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(2..))]
     classes: Option<u32>,
-    /// Passes over the data
-    #[arg(long, value_name = "N", default_value = "20000", value_parser = arguments::count)]
-    epochs: usize,
-    /// The learning rate of Adam
-    #[arg(long, value_name = "RATE", default_value = "1e-2", value_parser = arguments::positive, allow_negative_numbers = true)]
-    lr: f64,
-    /// The weight decay λ
-    #[arg(long, value_name = "λ", default_value = "1e-5", value_parser = arguments::non_negative, allow_negative_numbers = true)]
-    weight_decay: f64,
-    /// How the weight decay acts
-    #[arg(long, value_enum, default_value_t = DecayName::L2)]
-    decay: DecayName,
-    /// Data points per step [default: all]
+    /// Passes over the data by plain Adam, without anything held out [20000 with one of the five options below]
+    #[arg(long, value_name = "N", value_parser = arguments::count)]
+    epochs: Option<usize>,
+    /// The learning rate of plain Adam [1e-2]
+    #[arg(long, value_name = "RATE", value_parser = arguments::positive, allow_negative_numbers = true)]
+    lr: Option<f64>,
+    /// The weight decay λ of plain Adam [1e-5]
+    #[arg(long, value_name = "λ", value_parser = arguments::non_negative, allow_negative_numbers = true)]
+    weight_decay: Option<f64>,
+    /// How the weight decay of plain Adam acts [l2]
+    #[arg(long, value_enum)]
+    decay: Option<DecayName>,
+    /// Data points per step of plain Adam [all]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     batch_size: Option<usize>,
     #[command(flatten)]
@@ -80,12 +84,19 @@ pub struct TrainArgs {
 }
 
 const EXAMPLE: &str = "\
+By default inputs (and real targets) are standardised, and nothing need be chosen: a network of up to some thousand weights \
+goes to a mode of its posterior under the prior that predicts held-out folds best; a larger one is trained by Adam on five sixths \
+of the rows, its learning rate falls and training ends as the others gain nothing more. How much is explained of training and \
+held-out rows is printed beside a linear model. Any of --epochs, --lr, --weight-decay, --decay, --batch-size asks for plain Adam \
+with exactly these settings, on all rows, which may overfit. Ctrl-C keeps the network of Adam as it is then; a path along \
+priors keeps nothing.
+
 Example, a regression with one hidden layer of 10 units:
   rla train --data train.csv --target y --likelihood gaussian \\
       --hidden 10 --activation tanh --out model.safetensors
 
 Example, columns in their own units, an identifier among them, and rows with gaps:
-  rla train --data train.csv --target price --likelihood gaussian --standardize \\
+  rla train --data train.csv --target price --likelihood gaussian \\
       --ignore id --drop-missing --hidden 10 --out model.safetensors
 
 Example, gaps filled in, and a column of codes as categories (columns of words need not be named):
@@ -101,42 +112,21 @@ Example, prior precision and noise tuned by the marginal likelihood while the ne
       --epochs 3000 --evidence --out model.safetensors
 
 Example, a small network at a mode of its posterior, under the prior that predicts held-out rows best:
-  rla train --data train.csv --target y --likelihood gaussian --standardize --hidden 50 \\
+  rla train --data train.csv --target y --likelihood gaussian --hidden 50 \\
       --cross-validate --out model.safetensors
 
 Example, all networks of the cross-validation as a committee, which predicts better than any of them:
-  rla train --data train.csv --target y --likelihood gaussian --standardize --hidden 50 \\
+  rla train --data train.csv --target y --likelihood gaussian --hidden 50 \\
       --cross-validate --folds 5 --committee --out committee
   rla predict --posterior committee --inputs new.csv --out predictions.csv";
 
 /// How the weights are kept small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DecayName {
+pub enum DecayName {
     /// ½λ‖θ‖² in the loss: PyTorch's Adam
     L2,
     /// θ ← (1 − lr·λ)θ in addition to the step: AdamW
     Decoupled,
-}
-
-/// What `--json` prints.
-#[derive(Debug, Serialize)]
-struct Report {
-    n_params: usize,
-    n_data: usize,
-    n_inputs: usize,
-    n_outputs: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    classes: Option<ClassNames>,
-    activation: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    epochs: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    loss: Option<f64>,
-    seconds: f64,
-    #[serde(flatten)]
-    evidence: Option<EvidenceReport>,
-    #[serde(flatten)]
-    cross_validated: Option<CrossValidateReport>,
 }
 
 /// Runs the command.
@@ -157,90 +147,114 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     data.check_targets(family.likelihood(), n_outputs)?;
     if let Some(which) = args.standardize.which(args.likelihood) {
         data.dataset = data.dataset.standardized(which).map_err(Failure::about(&args.data.data))?;
+        let what = if which == Standardize::Inputs { "the inputs are" } else { "inputs and targets are" };
+        console.note(format!("{what} standardised, which the file keeps; --no-standardize trains on them as they are"));
     }
     let architecture = architecture(args, data.dataset.inputs().ncols(), n_outputs)?;
     let start = Network::random(architecture, args.seed);
-    let options = TrainingOptions {
-        epochs: args.epochs,
-        learning_rate: args.lr,
-        weight_decay: args.weight_decay,
-        decay: match args.decay {
-            DecayName::L2 => Decay::L2,
-            DecayName::Decoupled => Decay::Decoupled,
-        },
-        batch_size: args.batch_size,
-        seed: args.seed,
-    };
     let began = Instant::now();
-    let progress = console.bar("training", args.cross_validate.most_priors().unwrap_or(args.epochs));
     let out = match out {
         Destination::Network(file) => file,
         Destination::Committee(folder) => {
+            let progress = console.bar("training", prior_path::most_priors(1));
             let committee =
                 args.cross_validate.train_committee(&start, &data.dataset, &family, args.seed, &progress)?;
             drop(progress);
             folder.write(&committee)?;
-            return tell_committee(
-                args,
-                console,
-                &folder,
-                &committee,
-                (start.architecture(), began.elapsed().as_secs_f64()),
-            );
+            let about = (start.architecture(), began.elapsed().as_secs_f64());
+            return tell_committee(args, console, &folder, &committee, about);
         }
     };
-    let path = args.cross_validate.train(&start, &data.dataset, &family, args.seed, &progress)?;
-    let evidence = args.evidence.train(&start, &data.dataset, &family, &options, &progress)?;
-    let (network, mean_loss) = match (&path, &evidence) {
-        (Some(path), _) => (path.mode.network.clone(), None),
-        (None, Some(online)) => (online.network.clone(), Some(online.loss)),
-        (None, None) => {
-            let trained = train(&start, &data.dataset, &family, &options, &progress)?;
-            (trained.network, Some(trained.loss))
-        }
-    };
-    drop(progress);
-    let seconds = began.elapsed().as_secs_f64();
+    let trained = args.train(&start, &data, &family, console)?;
     let schema = data.dataset.schema().clone().with_likelihood(Some(family.likelihood().name()));
-    network.save_with_schema(out.path(), &schema)?;
-    let architecture = network.architecture();
-    let loss = mean_loss.map(|value| loss(args, &data, value));
+    trained.network.save_with_schema(out.path(), &schema)?;
+    trained.recipe.attach(out.path())?;
+    if trained.interrupted {
+        let path = out.path().display();
+        return Err(Failure::Stopped(format!("interrupted: the network as it was then is in {path}")));
+    }
+    let linear = train_report::linear_beside(&trained, &data.dataset, &family, console)?;
+    let told = train_report::Told {
+        trained: &trained,
+        linear: linear.as_ref(),
+        family: &family,
+        loss: mean_loss(&trained).map(|value| loss(args, &data, value)),
+        data: &data.dataset,
+        path: out.path(),
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    told.warn(console);
     if args.json {
-        return print_json(&Report {
-            n_params: architecture.n_params(),
-            n_data: data.dataset.len(),
-            n_inputs: architecture.n_inputs(),
-            n_outputs,
-            classes: classes::of(data.dataset.schema(), &family, n_outputs),
-            activation: architecture.activation().unwrap_or(Activation::Identity).to_string(),
-            epochs: path.is_none().then_some(args.epochs),
-            loss: loss.map(|(value, _)| value),
-            seconds,
-            evidence: evidence.as_ref().map(online::report),
-            cross_validated: path.as_ref().map(prior_path::report),
-        });
+        return print_json(&told.report());
     }
     if console.is_quiet() {
         return Ok(());
     }
-    let mut summary = Summary::new(format!("network {architecture} written to {}", out.path().display()));
-    summary.row("parameters", architecture.n_params(), "");
-    summary.row("data points", data.dataset.len(), "");
-    classes::add_row(data.dataset.schema(), &family, n_outputs, &mut summary);
-    if path.is_none() {
-        summary.row("epochs", args.epochs, "");
+    print(&told.summary().to_text())
+}
+
+/// The loss that plain training ended with.
+fn mean_loss(trained: &Trained) -> Option<f64> {
+    match &trained.outcome {
+        Outcome::Adam(training) => Some(training.loss),
+        Outcome::Evidence(online) => Some(online.loss),
+        Outcome::Path(_) | Outcome::Stopped(_) => None,
     }
-    if let Some((value, meaning)) = loss {
-        summary.row("loss", short(value), meaning);
+}
+
+impl TrainArgs {
+    /// Trains by the procedure that was asked for, or by the default one.
+    fn train(&self, start: &Network, data: &DataFile, family: &Family, console: &Console) -> Result<Trained, Failure> {
+        let (architecture, rows) = (start.architecture(), data.dataset.len());
+        let procedure = self.procedure(architecture, rows);
+        let faster = match procedure {
+            Procedure::CrossValidated { .. } => {
+                "narrower --hidden layers are faster, and so is plain Adam with --epochs"
+            }
+            _ => "fewer --epochs are faster, and Ctrl-C keeps what there is",
+        };
+        announce(console, expected_seconds(&procedure, architecture, rows), "training", faster);
+        let length = match &procedure {
+            Procedure::CrossValidated { ratios, .. } => prior_path::most_priors(ratios.len()),
+            Procedure::EarlyStopping { epochs, .. }
+            | Procedure::Adam { epochs, .. }
+            | Procedure::Evidence { epochs, .. } => *epochs,
+        };
+        let recipe = Recipe { seed: self.seed, procedure, prior_precision: None, sigma: None };
+        let progress = Stoppable::bar(console, "training", length);
+        follow(&recipe, start, &data.dataset, family, &progress).map_err(|error| match error {
+            Error::Cancelled => Failure::Stopped("interrupted: nothing is kept".to_string()),
+            error => error.into(),
+        })
     }
-    if let Some(evidence) = &evidence {
-        online::summarize(evidence, &mut summary);
+
+    /// The settings of plain Adam, where one of them was given.
+    fn adam(&self) -> Option<TrainingOptions> {
+        let given = self.epochs.is_some() || self.lr.is_some() || self.weight_decay.is_some();
+        let given = given || self.decay.is_some() || self.batch_size.is_some() || self.evidence.is_asked_for();
+        let plain = TrainingOptions::default();
+        given.then(|| TrainingOptions {
+            epochs: self.epochs.unwrap_or(plain.epochs),
+            learning_rate: self.lr.unwrap_or(plain.learning_rate),
+            weight_decay: self.weight_decay.unwrap_or(plain.weight_decay),
+            decay: match self.decay {
+                Some(DecayName::Decoupled) => Decay::Decoupled,
+                Some(DecayName::L2) | None => Decay::L2,
+            },
+            batch_size: self.batch_size,
+            seed: self.seed,
+        })
     }
-    if let Some(path) = &path {
-        prior_path::summarize(path, &mut summary);
+
+    fn procedure(&self, architecture: &Architecture, rows: usize) -> Procedure {
+        if let Some(procedure) = self.cross_validate.procedure() {
+            return procedure;
+        }
+        match self.adam() {
+            Some(options) => self.evidence.procedure(&options).unwrap_or_else(|| Procedure::adam(&options)),
+            None => default_procedure(architecture, rows),
+        }
     }
-    summary.row("time", format!("{seconds:.2} s"), "");
-    print(&summary.to_text())
 }
 
 /// Where the result goes.

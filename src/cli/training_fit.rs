@@ -1,6 +1,8 @@
 //! What `fit` says about the network and its data: where nothing can be checked, this is what betrays a mistake.
 
+use riemannian_laplace::Laplace;
 use riemannian_laplace::internals::evaluate::{TrainingError, TrainingFit};
+use riemannian_laplace::internals::network::Procedure;
 use serde::Serialize;
 
 use super::console::Console;
@@ -45,14 +47,46 @@ pub fn add_rows(fit: &TrainingFit, summary: &mut Summary) {
     summary.row("gradient norm", short(fit.gradient_norm), "of the log likelihood at the weights; 0 at a mode");
 }
 
-/// Warns when the network does not look like one that was trained on these data.
-pub fn warn(fit: &TrainingFit, console: &Console) {
-    let advice = "check the activations, the layers, the scaling and the order of the columns (--check compares with \
-                  outputs of your framework; ONNX leaves nothing to state)";
-    if !fit.beats_constant() {
-        console.warn(format!("the network explains less of its data than a constant would; {advice}"));
-    } else if !fit.is_at_mode() {
-        console.warn(format!("the network is not at a mode of its data ({}); {advice}", what_is_off(fit)));
+/// Warns when the network does not look like one that was trained on these data: the likely causes first, which for a network
+/// from `rla train` are about training, for another about how it was read.
+pub fn warn(fit: &TrainingFit, laplace: &Laplace, console: &Console) {
+    if fit.beats_constant() && fit.is_at_mode() {
+        return;
+    }
+    let what = match fit.beats_constant() {
+        false => "the network explains less of its data than a constant would".to_string(),
+        true => format!("the network is not at a mode of its data ({})", what_is_off(fit)),
+    };
+    console.warn(format!("{what}; {}", causes(fit, laplace)));
+}
+
+/// What to do, by case.
+fn causes(fit: &TrainingFit, laplace: &Laplace) -> &'static str {
+    use Procedure::{Adam, CrossValidated, EarlyStopping, Evidence};
+    let procedure = laplace.recipe().map(|recipe| &recipe.procedure);
+    match (procedure, fit.beats_constant()) {
+        (Some(_), _) if laplace.schema().scaling().is_none() => {
+            "train it again without --no-standardize, or check that --data are the rows it was trained on"
+        }
+        (Some(Adam { .. } | Evidence { .. }), false) => {
+            "check that --data are the rows it was trained on; if so, training failed: leave out --epochs, --lr and \
+             --weight-decay, and `rla train` chooses for you"
+        }
+        (Some(Adam { .. } | Evidence { .. }), true) => {
+            "train it for more --epochs or with a smaller --lr at the end, or leave these out: `rla train` then goes to a mode"
+        }
+        (Some(EarlyStopping { .. }), true) => {
+            "it was stopped early, before a mode, so that it does not overfit: intervals hold as held-out rows say \
+             (`rla report --data`)"
+        }
+        (Some(CrossValidated { .. }), _) => {
+            "check that --data are the rows it was trained on, and that --prior-precision and --sigma are those of the training"
+        }
+        (Some(EarlyStopping { .. }), false) => "check that --data are the rows it was trained on",
+        (None, _) => {
+            "check the activations, the layers, the scaling and the order of the columns (--check compares with \
+             outputs of your framework; ONNX leaves nothing to state); if these are right, train it longer"
+        }
     }
 }
 

@@ -138,6 +138,11 @@ pub enum Unsupported {
          of the data; use the held-out score that was found with its weights"
     )]
     MixtureLeaveOneOut,
+    /// Training again the network of a posterior over some of its weights.
+    #[error(
+        "only the network of a posterior over all its weights can be trained again; fit all of its weights, or compare by the evidence"
+    )]
+    RefitOfPart,
     /// No eigenvalues.
     #[error("a low-rank structure keeps at least one eigenvalue")]
     NoRank,

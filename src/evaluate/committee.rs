@@ -73,7 +73,7 @@ pub fn train_committee(
     progress: &dyn Progress,
 ) -> Result<Committee> {
     check(data, options)?;
-    let path = Path { start, options, progress };
+    let path = Path { start, options, progress, ratio: 1.0, done: 0 };
     let walk = path.walk(data, family)?;
     let densities = Array2::from_shape_fn((walk.stops.len(), data.len()), |(j, n)| walk.stops[j].densities[n]);
     let weights = kept(&stacking_weights(densities.view())?);

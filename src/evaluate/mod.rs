@@ -3,12 +3,15 @@
 mod calibration;
 mod committee;
 mod curves;
+mod deviance;
 mod importance;
 mod intervals;
 mod leave_one_out;
 mod outside;
 mod prior_path;
 mod ranking;
+mod refit;
+mod retrain;
 mod scores;
 mod streamed;
 mod tally;
@@ -20,16 +23,22 @@ pub mod wasserstein;
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
 pub use committee::{Committee, Member, stacking_weights, train_committee};
 pub use curves::{COVERAGE_LEVELS, Curves};
+pub use deviance::Deviances;
 pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
-    ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, SmoothedWeights, leave_one_out,
-    smooth_weights,
+    ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, Promise, SmoothedWeights,
+    leave_one_out, smooth_weights,
 };
 pub use outside::{OodScores, Uncertainties, ood_scores};
-pub use prior_path::{PriorPath, PriorPathOptions, PriorPathStep, train_along_priors};
+pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::auroc;
-pub use scores::{ClassScores, RegressionScores, Scores};
+pub use refit::{Refit, expected_refit_seconds, refit};
+pub use retrain::{
+    Outcome, Trained, WORK_PER_SECOND, default_procedure, expected_linear_seconds, expected_seconds, follow,
+    linear_model,
+};
+pub use scores::{ClassScores, CountScores, RegressionScores, Scores};
 pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};
 pub use tally::{Detail, Tally};
 pub use tempering::{TemperOptimum, TemperOptions, temper_on};

@@ -7,12 +7,22 @@
 //! greater evidence is kept. (Either may end in a poor mode: the first where it never leaves what strong priors allow, the
 //! second where it keeps what it learnt from too few data.)
 //!
+//! With several *ratios* the path is walked once for each: hidden layers then have precision α√r and the last α/√r. The larger
+//! r, the smaller the weights inside and the nearer the network is to a linear model; r = 1 is one precision for all.
+//!
+//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in two ways. Among priors whose held-out densities are within one
+//! paired standard error of the best, it takes the one of fewest effective parameters: on small sets the best is one by chance. And
+//! as the noise of a fit is that of points which shaped the network, too small for new ones, it takes σ from held-out rows:
+//! σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
+//! same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
+//!
 //! Why not the evidence, nor leave-one-out in closed form? Both take the hidden units as given at θ̂, where they were
 //! shaped by the very points to be predicted. On small sets the first prefers too few effective parameters and the second too
 //! many; folds that were never seen do neither.
 
 use rand::seq::SliceRandom;
 
+use super::deviance::Deviances;
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result};
 use crate::evidence::{Mode, ModeOptions, train_to_mode};
@@ -20,7 +30,7 @@ use crate::laplace::{Laplace, PriorValues};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::network::Network;
-use crate::predict::{Link, linearized};
+use crate::predict::{LatentGaussian, Link, linearized};
 use crate::prior::{Prior, PriorPrecision};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
@@ -28,8 +38,13 @@ use crate::target::Target;
 
 /// Weaker priors that may predict worse in a row before the path ends.
 const PATIENCE: usize = 2;
+/// Standard errors of the difference up to which a simpler prior is as good.
+const ONE_ERROR: f64 = 1.0;
 /// Standard errors of the difference at which a prior is worse beyond doubt.
 const BEYOND_DOUBT: f64 = 3.0;
+/// The bounds of the factor by which held-out rows scale a prediction's variance.
+const LEAST_FACTOR: f64 = 0.25;
+const MOST_FACTOR: f64 = 1e4;
 /// Effective parameters below which a strong prior has left nothing of a network but its mean.
 const COLLAPSED: f64 = 1.5;
 
@@ -38,8 +53,14 @@ const COLLAPSED: f64 = 1.5;
 pub struct PriorPathOptions {
     /// The prior precisions, from strong to weak, each one number for all parameters (default: 10^1.5, 10, …, 0.01).
     pub precisions: Vec<f64>,
+    /// The ratios r of the hidden layers' precision to the last one's that are tried (default: 1 alone).
+    pub ratios: Vec<f64>,
+    /// Which prior is taken, and with which noise (default: the best, with that of the fit).
+    pub choice: PriorPathChoice,
     /// The parts that the data are cut into, each of which is predicted by the others (default 3).
     pub folds: usize,
+    /// How many of the parts are predicted (default: all of them). Where rows are many, one is enough to choose by.
+    pub folds_used: Option<usize>,
     /// The seed of the rows' order before they are cut (default 0).
     pub seed: u64,
     /// How the networks on the way are trained (default: 30 steps, to 0.1 nats); its prior precision is not used.
@@ -53,8 +74,19 @@ impl Default for PriorPathOptions {
         let precisions = (-4..=3).rev().map(|power| 10f64.powf(0.5 * f64::from(power))).collect();
         let on_the_way = ModeOptions { steps: 30, tolerance: 0.1, ..Default::default() };
         let at_the_end = ModeOptions { steps: 200, ..Default::default() };
-        Self { precisions, folds: 3, seed: 0, on_the_way, at_the_end }
+        let (ratios, choice) = (vec![1.0], PriorPathChoice::Best);
+        Self { precisions, ratios, choice, folds: 3, folds_used: None, seed: 0, on_the_way, at_the_end }
     }
+}
+
+/// Which prior of a path is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PriorPathChoice {
+    /// The one that predicts held-out data best, with the σ of the fit.
+    #[default]
+    Best,
+    /// The simplest that is not clearly worse, with the σ of held-out rows.
+    Simplest,
 }
 
 /// One prior on the way.
@@ -62,6 +94,8 @@ impl Default for PriorPathOptions {
 pub struct PriorPathStep {
     /// α.
     pub prior_precision: f64,
+    /// r.
+    pub ratio: f64,
     /// The mean log density of the data, each predicted without its fold, in the units of the data.
     pub held_out: f64,
 }
@@ -75,6 +109,8 @@ pub struct PriorPath {
     pub steps: Vec<PriorPathStep>,
     /// The best among them.
     pub best: PriorPathStep,
+    /// The deviances of rows that were held out, under the best.
+    pub held_out: Deviances,
 }
 
 /// Trains a network under the prior that cross-validation prefers.
@@ -103,26 +139,35 @@ pub fn train_along_priors(
     progress: &dyn Progress,
 ) -> Result<PriorPath> {
     check(data, options)?;
-    let path = Path { start, options, progress };
-    let walk = path.walk(data, family)?;
-    let best = &walk.stops[walk.best];
-    let step = best.step.clone();
-    let (mut own, mut from_fold) = (Walker::new(data, start, family), best.walker(data)?);
-    for alpha in &options.precisions[..walk.best] {
-        path.advance(&mut own, *alpha)?;
+    let (mut steps, mut paths) = (Vec::new(), Vec::new());
+    for ratio in &options.ratios {
+        let path = Path { start, options, progress, ratio: *ratio, done: steps.len() };
+        let walk = path.walk(data, family)?;
+        steps.extend(walk.steps());
+        paths.push((path, walk));
     }
-    let modes = [path.advance(&mut own, step.prior_precision)?, path.advance(&mut from_fold, step.prior_precision)?];
-    let [first, second] = modes.map(|mode| (mode.laplace.log_marginal_likelihood(), mode));
-    let (_, near) = if second.0 > first.0 { second } else { first };
-    let options = under(step.prior_precision, &options.at_the_end);
-    let mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
-    Ok(PriorPath { mode, steps: walk.steps(), best: step })
+    let (path, walk, place) = choose(&paths, options.choice).ok_or(InvalidTraining::Precisions)?;
+    let stop = &walk.stops[place];
+    let mode = path.finish(&walk.stops, place, data, family)?;
+    Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances })
 }
 
-/// The priors that were tried, and the place of the best among them.
+/// The stop whose prior is taken: the best, or the simplest within one standard error of it.
+fn choose<'a, 'p>(paths: &'a [(Path<'p>, Walk)], choice: PriorPathChoice) -> Option<(&'a Path<'p>, &'a Walk, usize)> {
+    let all = || paths.iter().flat_map(|(path, walk)| (0..walk.stops.len()).map(move |place| (path, walk, place)));
+    let stop = |(_, walk, place): &(&'a Path<'p>, &'a Walk, usize)| -> &'a Stop { &walk.stops[*place] };
+    let best =
+        all().reduce(|best, next| if stop(&next).step.held_out > stop(&best).step.held_out { next } else { best })?;
+    if choice == PriorPathChoice::Best {
+        return Some(best);
+    }
+    let near = all().filter(|other| !is_worse(&stop(other).densities, &stop(&best).densities, ONE_ERROR));
+    near.reduce(|one, next| if stop(&next).effective < stop(&one).effective { next } else { one })
+}
+
+/// The priors that were tried.
 pub(super) struct Walk {
     pub stops: Vec<Stop>,
-    pub best: usize,
 }
 
 impl Walk {
@@ -137,6 +182,12 @@ pub(super) struct Stop {
     pub step: PriorPathStep,
     pub densities: Vec<f64>,
     pub networks: Vec<NearMode>,
+    /// The mean over folds of s²σ² with s² = mean rₙ²/(vₙ + σ²), for one Gaussian noise.
+    noise: Option<f64>,
+    /// The mean of the effective parameters over the folds.
+    effective: f64,
+    /// Of all held-out rows.
+    deviances: Deviances,
 }
 
 /// A network that was trained without its fold, near a mode of its posterior.
@@ -169,27 +220,23 @@ impl NearMode {
     }
 }
 
-/// The options with another prior.
-fn under(alpha: f64, options: &ModeOptions) -> ModeOptions {
-    ModeOptions { prior_precision: PriorValues::Shared(alpha), ..options.clone() }
-}
-
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Whether the mean of the differences is negative by more than its own error allows.
-fn is_worse_beyond_doubt(densities: &[f64], best: &[f64]) -> bool {
+/// Whether the mean of the differences is negative by more than so many of its standard errors.
+fn is_worse(densities: &[f64], best: &[f64], errors: f64) -> bool {
     let differences: Vec<f64> = densities.iter().zip(best).map(|(here, there)| here - there).collect();
     let centre = mean(&differences);
     let variance = differences.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / differences.len() as f64;
-    centre < -BEYOND_DOUBT * (variance / differences.len() as f64).sqrt()
+    centre < -errors * (variance / differences.len() as f64).sqrt()
 }
 
 pub(super) fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
     let falling = options.precisions.windows(2).all(|pair| pair[0] > pair[1]);
     let positive = options.precisions.iter().all(|alpha| *alpha > 0.0 && alpha.is_finite());
-    if options.precisions.is_empty() || !falling || !positive {
+    let ratios = !options.ratios.is_empty() && options.ratios.iter().all(|ratio| *ratio > 0.0 && ratio.is_finite());
+    if options.precisions.is_empty() || !falling || !positive || !ratios {
         return Err(InvalidTraining::Precisions.into());
     }
     if options.folds < 2 || options.folds > data.len() {
@@ -228,31 +275,75 @@ pub(super) struct Path<'a> {
     pub start: &'a Network,
     pub options: &'a PriorPathOptions,
     pub progress: &'a dyn Progress,
+    pub ratio: f64,
+    /// Priors that other paths have tried.
+    pub done: usize,
 }
 
 impl Path<'_> {
+    /// The mode on all data under the best prior: along the same path, or from the fold that fits best.
+    fn finish(&self, stops: &[Stop], place: usize, data: &Dataset, family: &Family) -> Result<Mode> {
+        let best = &stops[place];
+        let alpha = best.step.prior_precision;
+        let (mut own, mut from_fold) = (Walker::new(data, self.start, family), best.walker(data)?);
+        for alpha in &self.options.precisions[..place] {
+            self.advance(&mut own, *alpha)?;
+        }
+        let modes = [self.advance(&mut own, alpha)?, self.advance(&mut from_fold, alpha)?];
+        let [first, second] = modes.map(|mode| (mode.laplace.log_marginal_likelihood(), mode));
+        let (_, near) = if second.0 > first.0 { second } else { first };
+        let options = self.under(alpha, &self.options.at_the_end);
+        let mut mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
+        if let (PriorPathChoice::Simplest, Some(noise)) = (self.options.choice, best.noise) {
+            widen(&mut mode.laplace, noise)?;
+        }
+        Ok(mode)
+    }
+
+    /// The options with another prior.
+    fn under(&self, alpha: f64, options: &ModeOptions) -> ModeOptions {
+        let layers = self.start.groups().len();
+        let prior_precision = match self.ratio == 1.0 || layers < 2 {
+            true => PriorValues::Shared(alpha),
+            false => {
+                let root = self.ratio.sqrt();
+                let of_layer = |layer: usize| if layer + 1 < layers { alpha * root } else { alpha / root };
+                PriorValues::PerGroup((0..layers).map(of_layer).collect())
+            }
+        };
+        ModeOptions { prior_precision, ..options.clone() }
+    }
+
     /// Goes from strong priors to weak ones until these predict worse.
     pub fn walk(&self, data: &Dataset, family: &Family) -> Result<Walk> {
         let mut folds = self.folds(data, family)?;
         let (mut stops, mut best): (Vec<Stop>, usize) = (Vec::new(), 0);
         for (index, alpha) in self.options.precisions.iter().enumerate() {
             let (mut densities, mut networks) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
+            let (mut noises, mut effective, mut deviances) = (Vec::new(), 0.0, Deviances::default());
             for fold in &mut folds {
                 let Mode { network, laplace, .. } = self.advance(&mut fold.walker, *alpha)?;
-                densities.extend(log_densities(&laplace, &fold.held_out)?);
+                let latent = linearized(&laplace, fold.held_out.inputs())?;
+                densities.extend(log_densities(&laplace, &latent, &fold.held_out)?);
+                let (held_out, training) = (fold.held_out.targets(), fold.walker.data.targets());
+                deviances += Deviances::of(laplace.family(), &latent.mean, held_out, training);
+                noises.extend(held_out_noise(&laplace, &latent, &fold.held_out));
+                effective += laplace.effective_parameters() / self.options.folds as f64;
                 networks.push(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() });
             }
             let held_out = mean(&densities);
-            self.progress.step(index + 1, held_out);
-            stops.push(Stop { step: PriorPathStep { prior_precision: *alpha, held_out }, densities, networks });
+            self.progress.step(self.done + index + 1, held_out);
+            let step = PriorPathStep { prior_precision: *alpha, ratio: self.ratio, held_out };
+            let noise = (!noises.is_empty()).then(|| mean(&noises));
+            stops.push(Stop { step, densities, networks, noise, effective, deviances });
             let (here, there) = (&stops[index], &stops[best]);
             if index == 0 || here.step.held_out > there.step.held_out {
                 best = index;
-            } else if index >= best + PATIENCE || is_worse_beyond_doubt(&here.densities, &there.densities) {
+            } else if index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT) {
                 break;
             }
         }
-        Ok(Walk { stops, best })
+        Ok(Walk { stops })
     }
 
     pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
@@ -266,14 +357,19 @@ impl Path<'_> {
             let (held_out, data) = (part(&|fold| fold == index)?, part(&|fold| fold != index)?);
             Ok(Fold { held_out, walker: Walker::new(&data, self.start, family) })
         };
-        (0..self.options.folds).map(fold).collect()
+        (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }
 
     /// Trains under the next prior, from where the last one has led.
     fn advance(&self, walker: &mut Walker, alpha: f64) -> Result<Mode> {
         self.progress.check()?;
-        let mode =
-            train_to_mode(&walker.network, &walker.data, &walker.family, &under(alpha, &self.options.on_the_way), &())?;
+        let mode = train_to_mode(
+            &walker.network,
+            &walker.data,
+            &walker.family,
+            &self.under(alpha, &self.options.on_the_way),
+            &(),
+        )?;
         // From weights of zero there is no way on: the gradient vanishes there.
         let collapsed = mode.laplace.effective_parameters() < COLLAPSED;
         walker.network = if collapsed { self.start.clone() } else { mode.network.clone() };
@@ -282,9 +378,30 @@ impl Path<'_> {
     }
 }
 
+/// s²σ² with s² the mean of r²/(v + σ²) over held-out targets; none without one σ.
+fn held_out_noise(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Option<f64> {
+    let [sigma] = laplace.family().sigma()? else { return None };
+    let square = sigma * sigma;
+    let of = |((row, output), target): ((usize, usize), &f64)| {
+        (target - latent.mean[(row, output)]).powi(2) / (latent.covariance[(row, output, output)] + square)
+    };
+    let misfits: Vec<f64> = held_out.targets().indexed_iter().map(of).collect();
+    Some(mean(&misfits) * square)
+}
+
+/// Sets σ² without moving the mode: the prior precisions fall as it rises, and all variances of a prediction scale alike.
+fn widen(laplace: &mut Laplace, noise: f64) -> Result<()> {
+    let Some([sigma]) = laplace.family().sigma() else { return Ok(()) };
+    let factor = (noise / (sigma * sigma)).clamp(LEAST_FACTOR, MOST_FACTOR);
+    let sigma = sigma * factor.sqrt();
+    let prior = laplace.prior();
+    let values = prior.values().iter().map(|value| value / factor).collect();
+    let values = PriorValues::with_structure(prior.structure(), values);
+    laplace.set_hyperparameters(&values, &[sigma])
+}
+
 /// log p(y | x) of held-out data by the linearised posterior, in the units of the data.
-fn log_densities(laplace: &Laplace, held_out: &Dataset) -> Result<Vec<f64>> {
-    let latent = linearized(laplace, held_out.inputs())?;
+fn log_densities(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Result<Vec<f64>> {
     let densities = latent.log_densities(laplace.family(), Link::default(), held_out.targets())?;
     let shift = laplace.schema().log_density_shift();
     match densities.iter().position(|value| value.is_nan()) {

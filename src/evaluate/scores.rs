@@ -53,12 +53,22 @@ pub enum Scores {
     /// Class labels and 0/1 targets.
     Classes(ClassScores),
     /// Counts.
-    Counts {
-        /// Test points.
-        n: usize,
-        /// −mean log p(y).
-        nll: f64,
-    },
+    Counts(CountScores),
+}
+
+/// Scores of counts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CountScores {
+    /// Test points.
+    pub n: usize,
+    /// Mean squared error of the predictive mean.
+    pub mse: f64,
+    /// Its square root.
+    pub rmse: f64,
+    /// −mean log p(y).
+    pub nll: f64,
+    /// The share of counts inside their central 90 % interval, whose ends are counts: at least 0.9 where the prediction is right.
+    pub coverage_90: f64,
 }
 
 impl Scores {
@@ -75,7 +85,14 @@ impl Scores {
             Scores::Classes(scores) => {
                 vec![("nll", scores.nll), ("accuracy", scores.accuracy), ("brier", scores.brier), ("ece", scores.ece)]
             }
-            Scores::Counts { nll, .. } => vec![("nll", *nll)],
+            Scores::Counts(scores) => {
+                vec![
+                    ("mse", scores.mse),
+                    ("rmse", scores.rmse),
+                    ("nll", scores.nll),
+                    ("coverage_90", scores.coverage_90),
+                ]
+            }
         };
         scores.into_iter().find(|(_, value)| !value.is_finite())
     }
@@ -85,7 +102,7 @@ impl Scores {
         match self {
             Scores::Regression(scores) => scores.nll,
             Scores::Classes(scores) => scores.nll,
-            Scores::Counts { nll, .. } => *nll,
+            Scores::Counts(scores) => scores.nll,
         }
     }
 

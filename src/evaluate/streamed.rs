@@ -1,6 +1,8 @@
 //! Scores over data of any length: each piece of the rows is predicted, summed into a [`Tally`] and forgotten. Where a
 //! team shares the data its ranks take the pieces in turn, and the first adds their sums in the order of the rows.
 
+use ndarray::Array1;
+
 use super::outside::Uncertainties;
 use super::tally::{Detail, Tally};
 use crate::data::{Batch, Batches, Pieces};
@@ -36,6 +38,20 @@ pub struct Scored {
     pub tally: Tally,
     /// The uncertainty at each point, where it was asked for.
     pub uncertainty: Option<Uncertainties>,
+    /// Σₙ (log p(yₙ) − log q(yₙ))² for every method q of the same call, in order.
+    squared_differences: Vec<f64>,
+}
+
+impl Scored {
+    /// By how much the mean log density is greater than that of method number `index` of the same call, and the paired
+    /// standard error of the difference over rows.
+    pub fn gain_over(&self, index: usize, other: &Scored) -> Result<(f64, f64)> {
+        let (own, theirs) = (self.tally.scores()?, other.tally.scores()?);
+        let (gain, rows) = (theirs.nll() - own.nll(), self.tally.points());
+        let squares = self.squared_differences.get(index).copied().unwrap_or(f64::NAN);
+        let variance = (squares / rows - gain * gain).max(0.0) * rows / (rows - 1.0).max(1.0);
+        Ok((gain, (variance / rows).sqrt()))
+    }
 }
 
 /// Scores several ways to predict over the same data, in the units of the data and in one pass over them. `progress` is
@@ -64,21 +80,28 @@ pub fn score_over(
 ) -> Result<Option<Vec<Scored>>> {
     let tally = Tally::none(laplace.family(), options.detail);
     let uncertainty = (options.uncertainty == KeepUncertainty::Yes).then(Uncertainties::default);
-    let mut all = vec![Scored { tally, uncertainty }; methods.len()];
+    let squared_differences = vec![0.0; methods.len()];
+    let mut all = vec![Scored { tally, uncertainty, squared_differences }; methods.len()];
     let is_first = over_pieces(
         data,
         progress,
         |batch| {
             let (first_row, inputs, targets) = (batch.first_row, batch.inputs.into_owned(), batch.targets.into_owned());
-            let mut parts = Vec::new();
+            let (mut parts, mut densities) = (Vec::new(), Vec::new());
             for method in methods {
                 let prediction = laplace.predict(&inputs, method)?;
+                densities.push(prediction.log_densities(&targets).map_err(|error| error.in_part_from(first_row))?);
                 let tally = Tally::of(&prediction, &targets, options.detail);
                 parts.push(tally.map_err(|error| error.in_part_from(first_row))?.numbers());
                 if options.uncertainty == KeepUncertainty::Yes {
                     parts.push(Uncertainties::of(&prediction)?.numbers());
                 }
             }
+            let squares = |one: &Array1<f64>| -> Vec<f64> {
+                let of = |other: &Array1<f64>| one.iter().zip(other).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+                densities.iter().map(of).collect()
+            };
+            parts.extend(densities.iter().map(squares));
             Ok(parts)
         },
         |parts, rows| {
@@ -88,6 +111,10 @@ pub fn score_over(
                 if let Some(uncertainty) = &mut scored.uncertainty {
                     uncertainty.extend(&parts.next().ok_or(TeamError::Message)?, rows)?;
                 }
+            }
+            for scored in &mut all {
+                let squares = parts.next().ok_or(TeamError::Message)?;
+                scored.squared_differences.iter_mut().zip(squares).for_each(|(sum, square)| *sum += square);
             }
             Ok(())
         },

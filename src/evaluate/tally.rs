@@ -6,7 +6,7 @@ use ndarray::{Array2, ArrayView1};
 use super::calibration::Reliability;
 use super::curves::{COVERAGE_LEVELS, Curves, RANK_BINS};
 use super::intervals::{IntervalScore, interval_sums, rank_histogram};
-use super::scores::{BINS, ClassScores, RegressionScores, Scores, confidences};
+use super::scores::{BINS, ClassScores, CountScores, RegressionScores, Scores, confidences};
 use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::Family;
@@ -127,7 +127,13 @@ impl Tally {
                     rows.map(row).sum()
                 };
             }
-            Kind::Counts => {}
+            Kind::Counts => {
+                let errors = &prediction.mean - targets;
+                tally.squares = errors.mapv(|error| error * error).sum();
+                let (lower, upper) = prediction.interval(0.9)?;
+                let ends = lower.iter().zip(&upper).zip(targets);
+                tally.inside = ends.filter(|((low, high), y)| (**low..=**high).contains(*y)).count() as f64;
+            }
         }
         if !tally.ranks.is_empty()
             && let Some(ranks) = prediction.ranks(targets)?
@@ -166,6 +172,11 @@ impl Tally {
             .chain(ranks)
     }
 
+    /// The points that were scored.
+    pub fn points(&self) -> f64 {
+        self.points
+    }
+
     /// The scores.
     pub fn scores(&self) -> Result<Scores> {
         if self.points == 0.0 {
@@ -185,7 +196,11 @@ impl Tally {
                 brier: self.brier / if per_output { self.targets } else { self.points },
                 ece: self.reliability.error(),
             }),
-            Kind::Counts => Scores::Counts { n, nll },
+            Kind::Counts => {
+                let mse = self.squares / self.targets;
+                let coverage_90 = self.inside / self.targets;
+                Scores::Counts(CountScores { n, mse, rmse: mse.sqrt(), nll, coverage_90 })
+            }
         })
     }
 

@@ -19,6 +19,7 @@
 
 use faer::Mat;
 
+use super::deviance::ConstantOutputs;
 use crate::data::{Batch, Batches, sum_over_blocks, sum_over_blocks_at_once};
 use crate::error::{Error, Result};
 use crate::laplace::{Laplace, Structure};
@@ -215,16 +216,7 @@ impl TargetSums {
 
     /// The outputs with the greatest likelihood among those that are the same at all points.
     fn constant(&self, family: &Family, n_outputs: usize) -> Vec<f64> {
-        let mean = |output: usize| self.means.get(output % self.means.len().max(1)).copied().unwrap_or(0.0);
-        // Half a count more keeps the logarithms of what never occurs finite.
-        let half = 0.5 / self.n;
-        let of_output = |output: usize| match family {
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => mean(output),
-            Family::Poisson(_) => (mean(output) + half).ln(),
-            Family::Bernoulli(_) => ((mean(output) + half) / (1.0 - mean(output) + half)).ln(),
-            Family::Categorical(_) => (self.counts.get(output).copied().unwrap_or(0.0) + 0.5).ln(),
-        };
-        (0..n_outputs).map(of_output).collect()
+        ConstantOutputs::from_sums(family, self.n, (&self.means, &self.counts), n_outputs).0
     }
 }
 

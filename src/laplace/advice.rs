@@ -1,14 +1,20 @@
 //! What fits: where a structure does not, every other structure and part of the model that does, with its memory and an
 //! estimate of its time.
 
+use std::sync::Arc;
+
 use ndarray::Array2;
 
+use super::fit::prepare;
+use super::options::FitOptions;
 use super::problem::Problem;
 use super::structure::Structure;
 use super::weights::{Choice, Weights};
 use super::{CurvatureKind, low_rank};
+use crate::data::Batches;
 use crate::error::{Error, Result, Unsupported, gigabytes};
-use crate::map::{BlockShape, Map};
+use crate::likelihood::Family;
+use crate::map::{BlockShape, Map, Model};
 use crate::memory;
 use crate::prior::{PriorPrecision, PriorStructure};
 
@@ -23,6 +29,70 @@ const MOST_SECONDS: f64 = 4.0 * 3600.0;
 const MOST_OF_SUBNETWORK: usize = 2000;
 /// Passes over the data that a low-rank fit usually takes.
 const USUAL_PASSES: f64 = 5.0;
+
+/// How long a fit will take on one core, from counted work, and what would be faster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedFit {
+    /// Seconds, with the factorisation; none where it depends on iterations.
+    pub seconds: Option<f64>,
+    /// Structures and parts that take less, with their seconds.
+    pub faster: Vec<(String, f64)>,
+}
+
+/// Whether hyperparameters will be tuned, which takes the eigenvalues of an exact posterior.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WillTune {
+    /// They will.
+    Yes,
+    /// They stay.
+    No,
+}
+
+/// Multiply-adds of an eigendecomposition, in cubes of its size.
+const EIGEN: f64 = 10.0;
+
+impl ExpectedFit {
+    /// Of a model and data, before any of the work is done.
+    pub fn of(
+        model: Arc<dyn Model>,
+        data: &dyn Batches,
+        family: &Family,
+        options: &FitOptions,
+        tuning: WillTune,
+    ) -> Result<Self> {
+        let (problem, prior, structure) = prepare(model, data, family.clone(), options)?;
+        let of = |problem: &Problem, structure: Structure| {
+            let size = match structure {
+                Structure::WeightSpace => problem.model.n_params(),
+                Structure::FunctionSpace => problem.n_rows(),
+                _ => 0,
+            };
+            let eigen = if tuning == WillTune::Yes { EIGEN * (size as f64).powi(3) } else { 0.0 };
+            work(problem, structure).map(|work| (work + eigen) * SECONDS_PER_MULTIPLY_ADD)
+        };
+        let seconds = of(&problem, structure);
+        let mut faster = Vec::new();
+        let mut add = |name: &str, problem: &Problem, other: Structure| {
+            if let (Some(own), Some(theirs)) = (seconds, of(problem, other))
+                && theirs < 0.5 * own
+            {
+                faster.push((name.to_string(), theirs));
+            }
+        };
+        if prior.precision().matrix().is_none() && problem.kind != CurvatureKind::Hessian {
+            if prior.precision().structure() != PriorStructure::PerWeight {
+                add("the Kronecker structure", &problem, Structure::Kronecker);
+            }
+            if problem.model.subset().is_none() && problem.model.groups().len() > 1 {
+                let last = Weights::LastLayer.restrict(&problem.model)?;
+                let last = Problem { model: last, ..problem.clone() };
+                add("the last layer alone", &last, last.exact());
+            }
+            add("the diagonal structure", &problem, Structure::Diagonal);
+        }
+        Ok(Self { seconds, faster })
+    }
+}
 
 /// The structure to use, after checking that it fits; where it does not, the error lists those that do.
 pub(super) fn choose(problem: &Problem, choice: Structure, prior: &PriorPrecision) -> Result<Structure> {

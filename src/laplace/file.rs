@@ -21,6 +21,7 @@ use super::structure::{SavedTensor, SavedTensors};
 use crate::error::{Error, PosteriorError, Result, TensorError, Unsupported, check_size, gigabytes};
 use crate::map::Model;
 use crate::memory;
+use crate::network::{RECIPE_KEY, Recipe};
 use crate::tensors::{self, TensorFile, Values};
 
 /// The `format` entry of the metadata.
@@ -72,6 +73,9 @@ impl Laplace {
         let description = Description::new(path, self.problem(), self.schema(), &self.prior, structure)?;
         let mut metadata = description.metadata(FORMAT, VERSION);
         metadata.insert("fit".to_string(), to_json(path, "fit", &fit)?);
+        if let Some(recipe) = self.recipe() {
+            metadata.insert(RECIPE_KEY.to_string(), recipe.to_json(path)?);
+        }
         metadata.extend(attachment.metadata);
         let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
         saved.extend(attachment.tensors);
@@ -104,6 +108,7 @@ impl Laplace {
         check_format(path, &file)?;
         check_fingerprint(path, &file)?;
         let fit: FitRecord = from_json(path, &file, "fit")?;
+        let recipe = Recipe::from_metadata(path, file.metadata.get(RECIPE_KEY))?;
         let Described { mut problem, schema, prior, structure } = Described::read(path, &mut file)?;
         let fit = match (fit, problem.family.sigma()) {
             (FitRecord::SquaredErrors(errors), Some(_)) => {
@@ -127,7 +132,9 @@ impl Laplace {
         let curvature = if without_data { Some(structure.load_sums(&problem, &mut sums)?) } else { None };
         let mut factor = Part { path, prefix: "factor.", file: &mut file };
         let precision = structure.load(&problem, prior.precision(), &mut factor)?;
-        Ok(Laplace::from_parts(problem, schema, prior, fit, curvature, precision))
+        let mut laplace = Laplace::from_parts(problem, schema, prior, fit, curvature, precision);
+        laplace.set_recipe(recipe);
+        Ok(laplace)
     }
 
     /// Reads a posterior and checks that it was fitted to this model.

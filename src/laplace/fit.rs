@@ -16,6 +16,7 @@ use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
 use crate::likelihood::Family;
 use crate::linalg::first_not_finite;
 use crate::map::{Map, Model};
+use crate::network::Recipe;
 use crate::prior::{Prior, PriorMean, PriorPrecision};
 use crate::target::Target;
 
@@ -46,6 +47,8 @@ pub struct Laplace {
     pub(super) precision: Arc<dyn Precision>,
     /// The training data behind a frozen front, where they were computed for the fit.
     pub(super) features: Option<Arc<AtFeatures>>,
+    /// How the network was trained, where that is known.
+    pub(super) recipe: Option<Recipe>,
 }
 
 impl Laplace {
@@ -91,7 +94,17 @@ impl Laplace {
         check_names(&problem, schema)?;
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Self { problem, schema: schema.clone(), prior, fit, structure, curvature, precision, features: None })
+        Ok(Self {
+            problem,
+            schema: schema.clone(),
+            prior,
+            fit,
+            structure,
+            curvature,
+            precision,
+            features: None,
+            recipe: None,
+        })
     }
 
     /// The posterior of another model with the same parameters, with this posterior's data, hyperparameters and
@@ -104,7 +117,8 @@ impl Laplace {
         let precision = curvature.factor(self.prior.precision(), &problem.scales())?;
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
         let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None })
+        let recipe = self.recipe.clone();
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe })
     }
 
     /// Assembles the contents of a file.
@@ -118,7 +132,17 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        Self { problem, schema, prior, fit, structure, curvature, precision, features: None }
+        Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe: None }
+    }
+
+    /// How the network was trained, where that is known.
+    pub fn recipe(&self) -> Option<&Recipe> {
+        self.recipe.as_ref()
+    }
+
+    /// Keeps how the network was trained, so that it can be trained again without some of the data.
+    pub fn set_recipe(&mut self, recipe: Option<Recipe>) {
+        self.recipe = recipe;
     }
 
     /// The sums over the data.

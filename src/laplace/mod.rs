@@ -40,6 +40,7 @@ mod without_matrix;
 
 pub use crate::error::PosteriorError;
 pub(crate) use accumulate::BATCH_NUMBERS;
+pub use advice::{ExpectedFit, WillTune};
 pub(crate) use file::Attachment;
 pub use file::Contents;
 pub use fit::Laplace;

@@ -12,6 +12,7 @@ mod bound;
 mod builder;
 #[allow(clippy::indexing_slicing, reason = "every array is made with the rows and outputs that are compared before")]
 mod check;
+mod early_stopping;
 #[allow(clippy::indexing_slicing, reason = "indices are those of the matrix made from the same array")]
 mod features;
 #[allow(
@@ -24,6 +25,7 @@ mod layers;
 mod lower;
 mod mlp;
 pub mod onnx;
+mod recipe;
 mod state_dict;
 mod trained;
 mod training;
@@ -40,12 +42,14 @@ pub use architecture::{Architecture, LinearPlace};
 pub use bound::NetworkMap;
 pub use builder::{NetworkBuilder, PointShape};
 pub use check::CHECK_TOLERANCE;
+pub use early_stopping::{EarlyStopped, held_out_rows, train_early_stopping};
 pub use graph::{Rounded, Tensor as ParameterGroup};
 pub use layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear, MaxPool2d, Residual,
 };
 pub use mlp::Mlp;
 pub use onnx::{Imported, OutputLink};
+pub use recipe::{Procedure, RECIPE_KEY, Recipe};
 pub use state_dict::StatedLayer;
 pub use trained::Network;
-pub use training::{Decay, NUMBERS_PER_WEIGHT, Training, TrainingOptions, train};
+pub use training::{Decay, NUMBERS_PER_WEIGHT, Training, TrainingOptions, train, train_or_stop};

@@ -54,6 +54,8 @@ pub struct Training {
     pub loss: f64,
     /// The epochs that were run.
     pub epochs: usize,
+    /// Whether it was cancelled before its end.
+    pub interrupted: bool,
 }
 
 /// How often the loss is checked, for progress and divergence.
@@ -85,6 +87,18 @@ pub fn train(
     options: &TrainingOptions,
     progress: &dyn Progress,
 ) -> Result<Training> {
+    let trained = train_or_stop(start, data, family, options, progress)?;
+    if trained.interrupted { Err(Error::Cancelled) } else { Ok(trained) }
+}
+
+/// The same; cancelled, it returns the network as it is then.
+pub fn train_or_stop(
+    start: &Network,
+    data: &Dataset,
+    family: &Family,
+    options: &TrainingOptions,
+    progress: &dyn Progress,
+) -> Result<Training> {
     let architecture = start.architecture();
     check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
     data.check_targets(family.likelihood(), architecture.n_outputs())?;
@@ -98,19 +112,14 @@ pub fn train(
     let parameters = ParamsAdamW { lr: options.learning_rate, weight_decay: decoupled, ..Default::default() };
     let mut optimizer = AdamW::new(variables.all_vars(), parameters)?;
     let batches = Batches::new(data, family, options, &device)?;
-    for epoch in 0..options.epochs {
-        progress.check()?;
+    let mut epochs = 0;
+    while epochs < options.epochs && !progress.is_cancelled() {
+        let epoch = epochs;
         let look = epoch % LOOK_EVERY == 0 || epoch + 1 == options.epochs;
         let (mut sum, mut count) = (0.0, 0.0);
         for (inputs, targets) in batches.of_epoch(epoch as u64)? {
             let value = objective(family, &mlp.forward(&inputs)?, &targets)?;
-            let mut total = value.clone();
-            if penalty > 0.0 {
-                for variable in variables.all_vars() {
-                    total = (total + (variable.sqr()?.sum_all()? * (0.5 * penalty))?)?;
-                }
-            }
-            optimizer.backward_step(&total)?;
+            optimizer.backward_step(&penalized(&value, &variables, penalty)?)?;
             if look {
                 let rows = inputs.dim(0)? as f64;
                 sum += rows * value.to_scalar::<f64>()?;
@@ -124,14 +133,27 @@ pub fn train(
             }
             progress.step(epoch + 1, loss);
         }
+        epochs += 1;
     }
     // The loss after the last step: each loss above was taken before its step.
     let loss = batches.mean_loss(&mlp, family)?;
     let parameters = mlp.parameters()?;
     if !loss.is_finite() || parameters.iter().any(|value| !value.is_finite()) {
-        return Err(Error::TrainingDiverged { epoch: options.epochs, loss });
+        return Err(Error::TrainingDiverged { epoch: epochs, loss });
     }
-    Ok(Training { network: Network::new(architecture.clone(), parameters)?, loss, epochs: options.epochs })
+    let network = Network::new(architecture.clone(), parameters)?;
+    Ok(Training { network, loss, epochs, interrupted: epochs < options.epochs })
+}
+
+/// The loss plus ½λ‖θ‖².
+pub(super) fn penalized(loss: &Tensor, variables: &VarMap, penalty: f64) -> candle_core::Result<Tensor> {
+    let mut total = loss.clone();
+    if penalty > 0.0 {
+        for variable in variables.all_vars() {
+            total = (total + (variable.sqr()?.sum_all()? * (0.5 * penalty))?)?;
+        }
+    }
+    Ok(total)
 }
 
 /// The numbers that training keeps at once for each weight: the weight, the gradients of every node of the graph that has
@@ -141,7 +163,11 @@ pub const NUMBERS_PER_WEIGHT: f64 = 30.0;
 /// Reserves memory for what belongs to the weights, for the data as tensors, and for each row of a batch: what it leaves behind
 /// in every layer, which is about what a tape holds; its way back, twice as much; and the terms of the loss. (Of 400,000 rows
 /// and hidden widths W, 20 + 10·W numbers per row were measured with one layer, 20 + 6·W with three.)
-fn reserve_memory(architecture: &Architecture, data: &Dataset, options: &TrainingOptions) -> Result<Reservation> {
+pub(super) fn reserve_memory(
+    architecture: &Architecture,
+    data: &Dataset,
+    options: &TrainingOptions,
+) -> Result<Reservation> {
     let batch = options.batch_size.unwrap_or(data.len()).min(data.len());
     let numbers = NUMBERS_PER_WEIGHT * architecture.n_params() as f64
         + 2.0 * (data.inputs().len() + data.targets().len()) as f64
@@ -167,7 +193,7 @@ fn check_options(options: &TrainingOptions) -> std::result::Result<(), InvalidTr
 }
 
 /// The mean loss of a batch, in operations candle can differentiate.
-fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
+pub(super) fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
     match family {
         Family::Gaussian(_) => loss::mse(outputs, targets),
         // −log p = ½((y − μ)² e^(−s) + s) + const, summed over the targets of a point.
@@ -191,7 +217,7 @@ fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core
 }
 
 /// The data as tensors, and the order in which they are used.
-struct Batches {
+pub(super) struct Batches {
     inputs: Tensor,
     targets: Tensor,
     batch_size: Option<usize>,
@@ -199,7 +225,7 @@ struct Batches {
 }
 
 impl Batches {
-    fn new(data: &Dataset, family: &Family, options: &TrainingOptions, device: &Device) -> Result<Self> {
+    pub(super) fn new(data: &Dataset, family: &Family, options: &TrainingOptions, device: &Device) -> Result<Self> {
         let (rows, columns) = data.inputs().dim();
         let inputs = Tensor::from_vec(data.inputs().iter().copied().collect(), (rows, columns), device)?;
         let targets = match family {
@@ -213,7 +239,7 @@ impl Batches {
     }
 
     /// The mean loss over all data.
-    fn mean_loss(&self, mlp: &Mlp, family: &Family) -> Result<f64> {
+    pub(super) fn mean_loss(&self, mlp: &Mlp, family: &Family) -> Result<f64> {
         let (mut sum, mut count) = (0.0, 0.0);
         for (inputs, targets) in self.of_epoch(0)? {
             let rows = inputs.dim(0)? as f64;
@@ -224,7 +250,7 @@ impl Batches {
     }
 
     /// The batches of one epoch: all data at once, or a fresh shuffle cut into pieces.
-    fn of_epoch(&self, epoch: u64) -> Result<Vec<(Tensor, Tensor)>> {
+    pub(super) fn of_epoch(&self, epoch: u64) -> Result<Vec<(Tensor, Tensor)>> {
         let Some(size) = self.batch_size else {
             return Ok(vec![(self.inputs.clone(), self.targets.clone())]);
         };

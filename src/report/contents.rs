@@ -46,6 +46,12 @@ pub struct Fitted {
     pub spectrum: Spectrum,
     /// How the network fits its training data, where they are known.
     pub fit: Option<TrainingFit>,
+    /// Whether this program trained it, as its file says.
+    pub trained_here: bool,
+    /// Whether training ended before a mode, so as not to overfit.
+    pub stopped_early: bool,
+    /// Whether training judged by rows that it had held out.
+    pub held_rows_out: bool,
 }
 
 /// The eigenvalues λ of A^{−½}(G − A)A^{−½}, from the largest.
@@ -231,4 +237,101 @@ pub struct Certificates {
     pub residual_ratio: Option<f64>,
     /// The width over which kinks are rounded.
     pub smoothing: Option<f64>,
+}
+
+/// 1 − Δ/Δ₀: the share of a constant's deviance that a model explains.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Explained {
+    /// Of the training rows.
+    pub training: f64,
+    /// Of the held-out rows, where there are some.
+    pub held_out: Option<f64>,
+}
+
+/// The network beside a linear model; a constant explains 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beside {
+    /// The trained network alone.
+    pub network: Explained,
+    /// Ridge, logistic or Poisson regression of the same training rows, where it is quick.
+    pub linear: Option<Explained>,
+}
+
+/// Coverage of the 90 % intervals by fifths of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fifths {
+    /// Of what: the prediction, or an input.
+    pub by: String,
+    /// From the lowest values to the highest.
+    pub fifths: Vec<Fifth>,
+}
+
+/// One fifth of the rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fifth {
+    /// The least value.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// The rows.
+    pub rows: usize,
+    /// Those inside their intervals.
+    pub inside: usize,
+}
+
+impl Fifth {
+    /// The share inside.
+    pub fn share(&self) -> f64 {
+        self.inside as f64 / self.rows.max(1) as f64
+    }
+}
+
+/// A row by its number, from 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NotableRow {
+    /// Its number.
+    pub row: usize,
+    /// |y − mean| in standard deviations; of classes 1 − p(class).
+    pub residual: f64,
+    /// Its leverage, of training rows.
+    pub leverage: Option<f64>,
+    /// What its log density gains by the row itself, in nats.
+    pub influence: Option<f64>,
+}
+
+/// Training rows worth a look, each predicted by the others.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Notable {
+    /// Those of the largest residuals.
+    pub residuals: Vec<NotableRow>,
+    /// Those of the largest leverages.
+    pub leverages: Vec<NotableRow>,
+    /// Those of the largest influence on themselves.
+    pub influences: Vec<NotableRow>,
+}
+
+/// The scored rows in the words of the field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quality {
+    /// R² of each target; none for classes.
+    pub r_squared: Vec<f64>,
+    /// The mean area under the ROC curve, each class against the rest.
+    pub auroc: Option<f64>,
+    /// The share of each class that is recognised.
+    pub recall: Vec<Option<f64>>,
+    /// The NLL of what knows the training targets and no inputs.
+    pub constant_nll: Option<f64>,
+}
+
+/// Who made a report, when and how: shown where it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Made {
+    /// The title; the posterior's name without one.
+    pub title: Option<String>,
+    /// The day, such as 2026-01-31.
+    pub date: Option<String>,
+    /// The command.
+    pub command: Option<String>,
+    /// The seed of the draws.
+    pub seed: Option<u64>,
 }

@@ -5,18 +5,25 @@ use std::sync::Arc;
 
 use ndarray::{Array2, Axis};
 
-use super::contents::{Calibration, Certificates, Comparison, Fitted, LeftOut, MethodReport, Origin, Pair, Scored};
+use super::beside::beside;
+use super::conditional::conditional;
+use super::contents::{
+    Calibration, Certificates, Comparison, Fitted, LeftOut, Made, MethodReport, Origin, Pair, Scored,
+};
 use super::left_out::left_out;
+use super::notable::worst;
+use super::quality::quality;
 use super::slices::pictures;
 use super::spectrum::spectrum;
 use super::words::gain_over;
 use super::{Report, number};
 use crate::data::{Dataset, check_targets};
 use crate::error::{Error, Result};
-use crate::evaluate::{Scores, TrainingFit};
+use crate::evaluate::{Promise, Scores, TrainingFit};
 use crate::geodesic::{Outcome, Samples, sample_posterior};
 use crate::laplace::Laplace;
 use crate::likelihood::Family;
+use crate::network::Procedure;
 use crate::predict::{Geodesics, Method, Prediction, SamplingReport, predict};
 use crate::prior::PriorStructure;
 use crate::progress::Progress;
@@ -35,13 +42,15 @@ pub struct ReportOptions {
     pub max_points: usize,
     /// The most inputs along which predictions are drawn (default: 3).
     pub max_inputs: usize,
+    /// Title, date, command and seed, to be shown (default: none).
+    pub made: Made,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
         let draws = crate::predict::Draws::first(100, 0);
         let methods = vec![Method::Map, Method::default(), Method::Nn(draws), Method::riemannian(100, 0)];
-        Self { methods, level: 0.9, max_rows: 5000, max_points: 500, max_inputs: 3 }
+        Self { methods, level: 0.9, max_rows: 5000, max_points: 500, max_inputs: 3, made: Made::default() }
     }
 }
 
@@ -103,12 +112,19 @@ impl Report {
             reports.push(method_report(method, &prediction, used.targets(), options.level)?);
             predictions.push(prediction);
         }
-        let left_out = left_out(laplace, &methods, progress)?;
+        let (left_out, notable) = left_out(laplace, &methods, training.as_ref(), progress)?;
         let (shown, why_shown) = shown(&reports, &scored.origin, &left_out);
-        let comparison = comparison(&predictions[shown], used.targets(), options)?;
-        drop(predictions);
+        let prediction = &predictions[shown];
+        let comparison = comparison(prediction, used.targets(), options)?;
+        let worst = worst(prediction, used.targets());
+        let quality = quality(laplace, prediction, used.targets())?;
+        let negative_ends = negative_ends(prediction, training.as_ref(), options.level)?;
+        let promise = promise(&left_out, &reports[shown], shown, &scored.origin);
         progress.check()?;
+        let beside = beside(laplace, held_out.map(|_| &used), progress)?;
         let pictures = pictures(laplace, (&methods, shown), training.as_ref(), &used, options)?;
+        let inputs: Vec<String> = pictures.influences.iter().map(|(name, _)| name.clone()).collect();
+        let conditional = conditional(&predictions[shown], &used, &inputs)?;
         let samples = methods.iter().find_map(|method| match method {
             Method::Samples(samples) => Some(samples),
             _ => None,
@@ -125,8 +141,33 @@ impl Report {
             comparison,
             pictures,
             certificates: samples.map(|samples| certificates(samples)),
+            beside,
+            promise,
+            conditional,
+            negative_ends,
+            notable,
+            worst,
+            quality,
+            made: options.made.clone(),
         })
     }
+}
+
+/// What leave-one-out promised of a method beside held-out rows.
+fn promise(left_out: &LeftOut, report: &MethodReport, shown: usize, origin: &Origin) -> Option<Promise> {
+    let loo = left_out.of(shown).filter(|loo| loo.is_comparable() && *origin == Origin::HeldOut)?;
+    Some(Promise::compare(loo, &report.log_densities, report.calibration.coverage(0.9)))
+}
+
+/// The share of lower ends below zero, where no training target is.
+fn negative_ends(prediction: &Prediction, training: Option<&Dataset>, level: f64) -> Result<Option<f64>> {
+    let gaussian = matches!(prediction.family(), Family::Gaussian(_) | Family::Heteroscedastic(_));
+    let Some(training) = training.filter(|_| gaussian) else { return Ok(None) };
+    if training.targets().iter().any(|target| *target < 0.0) {
+        return Ok(None);
+    }
+    let (lower, _) = prediction.interval(level)?;
+    Ok(Some(lower.iter().filter(|end| **end < 0.0).count() as f64 / lower.len().max(1) as f64))
 }
 
 /// The methods, with geodesics followed.
@@ -221,6 +262,13 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
         effective_parameters: laplace.effective_parameters(),
         spectrum: spectrum(laplace)?,
         fit: if laplace.data().is_some() { Some(TrainingFit::of(laplace)?) } else { None },
+        trained_here: laplace.recipe().is_some(),
+        held_rows_out: laplace.recipe().is_some_and(|recipe| {
+            matches!(recipe.procedure, Procedure::EarlyStopping { .. } | Procedure::CrossValidated { .. })
+        }),
+        stopped_early: laplace
+            .recipe()
+            .is_some_and(|recipe| matches!(recipe.procedure, Procedure::EarlyStopping { .. })),
     })
 }
 

@@ -1,40 +1,51 @@
 //! Leave-one-out in a report: the scores of every method, their table, and k̂ point by point.
 
 use super::chart::{Axis, Chart, Ink, Mark};
-use super::contents::LeftOut;
+use super::contents::{LeftOut, Notable};
 use super::figures::Figure;
 use super::gather::evenly;
+use super::notable::notable;
 use super::table::Column;
 use super::words::{counted, plus_minus, thousands};
 use super::{Report, number};
+use crate::data::Dataset;
 use crate::error::{Error, Result};
 use crate::evaluate::{ClosedForms, Estimator, K_LIMIT, LeaveOneOut, leave_one_out};
 use crate::laplace::Laplace;
 use crate::predict::{Link, Method};
 use crate::progress::Progress;
 
-/// The most training points that are left out one by one.
-const MOST_POINTS: usize = 20_000;
+/// The most training points with leave-one-out by samples; closed forms have no limit.
+const MOST_SAMPLED: usize = 20_000;
 /// The most points drawn, besides those that are unreliable.
 const MOST_DRAWN: usize = 1000;
 
-/// Leave-one-out of each method. What cannot be computed is no reason to have no report.
-pub(super) fn left_out(laplace: &Laplace, methods: &[Method], progress: &dyn Progress) -> Result<LeftOut> {
-    if laplace.data().is_none() {
-        return Ok(LeftOut::Omitted("The posterior does not hold its training data.".to_string()));
-    }
-    if laplace.n_data() > MOST_POINTS {
-        let words = format!("Not computed for more than {} training points.", thousands(MOST_POINTS));
-        return Ok(LeftOut::Omitted(words));
-    }
-    match all(laplace, methods, progress) {
-        Ok(scores) => Ok(LeftOut::Scores(scores)),
+/// Leave-one-out of each method, and the rows that stand out. What cannot be computed is no reason to have no report.
+pub(super) fn left_out(
+    laplace: &Laplace,
+    methods: &[Method],
+    training: Option<&Dataset>,
+    progress: &dyn Progress,
+) -> Result<(LeftOut, Notable)> {
+    let Some(training) = training else {
+        let words = "The posterior does not hold its training data.".to_string();
+        return Ok((LeftOut::Omitted(words), Notable::default()));
+    };
+    match all(laplace, methods, training, progress) {
+        Ok((scores, notable)) => Ok((LeftOut::Scores(scores), notable)),
         Err(Error::Cancelled) => Err(Error::Cancelled),
-        Err(error) => Ok(LeftOut::Omitted(format!("Not computed: {error}."))),
+        Err(error) => Ok((LeftOut::Omitted(format!("Not computed: {error}.")), Notable::default())),
     }
 }
 
-fn all(laplace: &Laplace, methods: &[Method], progress: &dyn Progress) -> Result<Vec<Option<LeaveOneOut>>> {
+type Scores = Vec<Option<LeaveOneOut>>;
+
+fn all(
+    laplace: &Laplace,
+    methods: &[Method],
+    training: &Dataset,
+    progress: &dyn Progress,
+) -> Result<(Scores, Notable)> {
     let link = methods.iter().find_map(|method| match method {
         Method::Glm(link) => Some(*link),
         _ => None,
@@ -43,14 +54,21 @@ fn all(laplace: &Laplace, methods: &[Method], progress: &dyn Progress) -> Result
         true => Some(ClosedForms::of(laplace, link.unwrap_or(Link::default()))?),
         false => None,
     };
+    let notable = match &closed {
+        Some(closed) => notable(closed, training)?,
+        None => Notable::default(),
+    };
+    // Samples at every point are only kept for so many of them.
+    let sampled = laplace.n_data() <= MOST_SAMPLED;
     let of = |method: &Method| match (method, &closed) {
         (Method::Map, Some(closed)) => Ok(Some(closed.map.clone())),
         (Method::Glm(_), Some(closed)) => Ok(Some(closed.linearized.clone())),
         // Importance weights of networks that are far from the data say nothing.
         (Method::Nn(_), _) => Ok(None),
+        _ if !sampled => Ok(None),
         (other, _) => leave_one_out(laplace, other, progress).map(Some),
     };
-    methods.iter().map(of).collect()
+    Ok((methods.iter().map(of).collect::<Result<_>>()?, notable))
 }
 
 impl Report {
@@ -71,7 +89,10 @@ impl Report {
             ..text(
                 "elpd",
                 "expected log density of as many new points, in nats ± its standard error; greater is better",
-                &|loo| plus_minus(loo.elpd(), loo.standard_error()),
+                &|loo| match loo.is_comparable() {
+                    true => plus_minus(loo.elpd(), loo.standard_error()),
+                    false => "unknown".to_string(),
+                },
             )
         }];
         let map = self.methods.iter().position(|method| method.name == "map").and_then(|index| self.left_out.of(index));
@@ -79,18 +100,24 @@ impl Report {
             let meaning = "difference to the network alone ± its standard error; positive is better";
             columns.push(text("elpd − alone", meaning, &|loo| match loo.minus(map) {
                 Ok(_) if loo.method == map.method => "–".to_string(),
+                Ok(_) if !loo.is_comparable() => "unknown".to_string(),
                 Ok(comparison) => plus_minus(comparison.difference, comparison.standard_error),
                 Err(_) => String::new(),
             }));
         }
         let p_loo = "effective number of parameters: what the points gain by being part of their own prediction";
-        columns.push(text("p_loo", p_loo, &|loo| number(loo.p_loo())));
+        columns.push(text("p_loo", p_loo, &|loo| match loo.is_comparable() {
+            true => number(loo.p_loo()),
+            false => "unknown".to_string(),
+        }));
         let k = "largest k̂ of a point (closed forms: leverage); above 0.7 its score is unreliable";
         columns.push(text("largest k̂", k, &|loo| number(loo.k_max())));
         columns.push(text("k̂ > 0.7", "points above that limit", &|loo| thousands(loo.unreliable())));
         if scores.iter().flatten().any(|loo| loo.ranks.is_some()) {
             let inside = "share of left-out values inside their central 90 % interval; should be 0.9";
-            columns.push(text("inside 90 %", inside, &|loo| loo.coverage(0.9).map_or("–".to_string(), number)));
+            columns.push(text("inside 90 %", inside, &|loo| {
+                loo.coverage(0.9).filter(|_| loo.is_comparable()).map_or("–".to_string(), number)
+            }));
         }
         columns
     }

@@ -5,28 +5,38 @@
 //! prints. Its figures are inline SVG with titles and descriptions. The same posterior, data and options give the same
 //! bytes.
 
+mod beside;
+mod calibration;
 mod chart;
+mod conditional;
 mod contents;
 mod figures;
 mod gather;
 mod html;
 mod left_out;
+mod notable;
 mod page;
+mod quality;
+mod sections;
 mod slices;
 mod spectrum;
 mod table;
+mod trust;
 mod verdict;
 mod words;
 
 pub use chart::{Axis, Bar, Chart, Ink, Mark, Scale, number};
 pub use contents::{
-    BandPoint, Calibration, Certificates, Comparison, Curves, Fitted, LeftOut, MethodReport, Origin, Pair, Pictures,
-    Scored, Slice, Spectrum,
+    BandPoint, Beside, Calibration, Certificates, Comparison, Curves, Explained, Fifth, Fifths, Fitted, LeftOut, Made,
+    MethodReport, Notable, NotableRow, Origin, Pair, Pictures, Quality, Scored, Slice, Spectrum,
 };
 pub use figures::Figure;
 pub use gather::{Names, ReportOptions};
 pub use html::escape;
+pub use trust::Overfitting;
 pub use verdict::{Finding, Mood};
+
+use crate::evaluate::Promise;
 
 /// What a report says, as plain data.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,4 +63,20 @@ pub struct Report {
     pub pictures: Pictures,
     /// The certificates of the geodesics, if any were followed.
     pub certificates: Option<Certificates>,
+    /// The network beside a constant and a linear model, where the training data are known.
+    pub beside: Option<Beside>,
+    /// What leave-one-out promised of the shown method beside its held-out rows.
+    pub promise: Option<Promise>,
+    /// Coverage by fifths, by the shown method.
+    pub conditional: Vec<Fifths>,
+    /// The share of lower ends below zero, where no training target is negative.
+    pub negative_ends: Option<f64>,
+    /// Training rows worth a look.
+    pub notable: Notable,
+    /// The worst predicted of the scored rows.
+    pub worst: Vec<NotableRow>,
+    /// R², AUROC, recall.
+    pub quality: Quality,
+    /// Who made it, when and how.
+    pub made: Made,
 }

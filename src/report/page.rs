@@ -28,7 +28,7 @@ impl Report {
     /// The whole page.
     pub fn to_html(&self) -> String {
         let mut page = Page { text: String::new(), figures: 0 };
-        let title = escape(&self.posterior);
+        let title = escape(self.made.title.as_ref().unwrap_or(&self.posterior));
         let _ = write!(
             page.text,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
@@ -56,13 +56,23 @@ impl Page {
         let _ = write!(
             self.text,
             "<header>\n<p class=\"eyebrow\">Report on a posterior</p>\n<h1>{}</h1>\n<p class=\"lead\">{}, {} likelihood, {}, \
-             {}.</p>\n</header>\n",
-            escape(&report.posterior),
+             {}.</p>\n",
+            escape(report.made.title.as_ref().unwrap_or(&report.posterior)),
             escape(&fitted.network),
             escape(&fitted.likelihood),
             counted(fitted.n_params, "uncertain weight"),
             counted(fitted.n_data, "training point"),
         );
+        let made = &report.made;
+        let mut parts = vec![format!("riemannian-laplace {}", env!("CARGO_PKG_VERSION"))];
+        parts.extend(made.title.as_ref().map(|_| format!("posterior {}", report.posterior)));
+        parts.extend(made.date.clone());
+        parts.extend(made.seed.map(|seed| format!("seed {seed}")));
+        let _ = writeln!(self.text, "<p class=\"how\">{}</p>", escape(&parts.join(" · ")));
+        if let Some(command) = &made.command {
+            let _ = writeln!(self.text, "<p class=\"how\"><code>{}</code></p>", escape(command));
+        }
+        self.text += "</header>\n";
     }
 
     fn verdict(&mut self, report: &Report) {
@@ -103,6 +113,9 @@ impl Page {
              The best of each column is bold.</p>\n"
         );
         self.text += &table(report, "Scores of all methods", &columns(report));
+        self.text += &report.beside_html();
+        self.text += &report.conditional_html();
+        self.text += &report.worst_html();
         let (shown, why) = (report.methods[report.shown].words, report.why_shown);
         let _ = writeln!(self.text, "<p>The figures show the prediction <b>{shown}</b>, {why}.</p>");
         self.figures(&report.score_figures());
@@ -169,11 +182,13 @@ impl Page {
             LeftOut::Scores(_) => {
                 let _ = writeln!(
                     self.text,
-                    "<p>Leave-one-out: each of the {} is predicted by the others, without fitting again. It estimates how this \
-                     posterior’s own predictions would do on new data like these, and it cannot see extrapolation.</p>",
+                    "<p>Leave-one-out of the posterior at these weights: each of the {} is predicted by the others, without training \
+                     again. What a point has taught the hidden units stays, so the scores of an overfitted network are too good; \
+                     held-out rows, or training again without parts of the data, are the judges. It cannot see extrapolation.</p>",
                     counted(report.fitted.n_data, "training point")
                 );
                 self.text += &table(report, "Leave-one-out scores of all methods", &report.left_out_columns());
+                self.text += &report.notable_html();
                 self.figures(&report.left_out_figures());
             }
         }

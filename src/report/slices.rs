@@ -21,7 +21,7 @@ const PROBES: usize = 7;
 /// The rows that are predicted at once for influences.
 const ROWS_AT_ONCE: usize = 2048;
 /// The most curves of classes in one chart.
-const MOST_CLASSES: usize = 6;
+const MOST_CLASSES: usize = super::chart::Ink::SERIES;
 /// The most targets with slices of their own.
 const MOST_TARGETS: usize = 3;
 
@@ -225,11 +225,16 @@ mod tests {
 
     #[test]
     fn all_pictures_show_the_same_classes_those_that_come_out_on_top_in_any() {
-        // Eight classes, of which 3 is likely in the first picture alone and 6 in the second alone.
-        let first = ndarray::arr2(&[[0.1, 0.2, 0.01, 0.6, 0.05, 0.02, 0.015, 0.005]]);
-        let second =
-            ndarray::arr2(&[[0.2, 0.1, 0.01, 0.01, 0.05, 0.02, 0.6, 0.01], [0.3, 0.0, 0.0, 0.0, 0.0, 0.0, 0.7, 0.0]]);
-        assert_eq!(most_probable([&first, &second].into_iter()), [0, 1, 3, 4, 5, 6]);
+        // Fourteen classes, of which 3 is likely in the first picture alone and 6 in the second alone; 2 and 13 never.
+        let likely = |class: usize| {
+            Array2::from_shape_fn((1, 14), |(_, k)| match k {
+                k if k == class => 0.6,
+                2 | 13 => 0.001,
+                _ => 0.03,
+            })
+        };
+        let shown = most_probable([&likely(3), &likely(6)].into_iter());
+        assert_eq!(shown, [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::words::{gain_over, percent, plus_minus};
 use super::{MethodReport, Report, escape, number};
-use crate::evaluate::{ClassScores, RegressionScores, Scores};
+use crate::evaluate::{ClassScores, CountScores, RegressionScores, Scores};
 
 /// A column.
 pub(super) struct Column {
@@ -107,7 +107,20 @@ pub(super) fn columns(report: &Report) -> Vec<Column> {
             let ece = "expected calibration error: confidence against accuracy over 15 bins; smaller is better";
             columns.push(Column::new("ECE", ece, &classes(|scores| scores.ece), |value| value));
         }
-        _ => {}
+        Some(Scores::Counts(_)) => {
+            let counts = |of: fn(&CountScores) -> f64| {
+                all(&|method| match &method.scores {
+                    Scores::Counts(scores) => Some(of(scores)),
+                    _ => None,
+                })
+            };
+            let rmse = "root mean squared error of the predictive mean, in counts";
+            columns.push(Column::new("RMSE", rmse, &counts(|scores| scores.rmse), |value| value));
+            let inside = "share of counts inside their central 90 % interval; at least 0.9";
+            let shares = counts(|scores| scores.coverage_90);
+            columns.push(Column::new("inside 90 %", inside, &shares, |value| (value - 0.9).abs()));
+        }
+        None => {}
     }
     if methods.iter().any(|method| method.mean_width.is_some()) {
         let name = format!("width {}", percent(report.level));

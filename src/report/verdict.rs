@@ -1,7 +1,8 @@
 //! Judgements in words: each says what was looked at, what was found and what to do.
 
-use super::contents::{Calibration, Origin};
-use super::words::{counted, gain_over, mean_and_error, percent, plus_minus, thousands};
+use super::contents::Origin;
+use super::trust::Overfitting;
+use super::words::{counted, gain_over, percent, plus_minus, thousands};
 use super::{Report, number};
 use crate::evaluate::Estimator;
 use crate::geodesic::RESIDUAL_LIMIT;
@@ -43,10 +44,6 @@ pub struct Finding {
     pub words: String,
 }
 
-/// Differences below this are not worth words, whatever the number of points.
-const SMALL_COVERAGE: f64 = 0.02;
-/// A coverage this far below its level makes intervals misleading.
-const LARGE_COVERAGE: f64 = 0.07;
 /// Rows can be equal by chance where columns have few values.
 const FEW_REPEATED: f64 = 0.1;
 /// More equal rows than this are the same data.
@@ -62,7 +59,9 @@ impl Report {
         let mut found = vec![self.on_data()];
         found.extend(self.on_repeated());
         found.extend(self.on_fit());
-        found.push(self.on_calibration());
+        found.extend(self.on_overfitting());
+        found.extend(self.on_calibration());
+        found.extend(self.on_promise());
         found.extend(self.on_methods());
         found.extend(self.on_left_out());
         found.extend(self.on_range());
@@ -75,6 +74,12 @@ impl Report {
     /// The answer to "can I trust this?", by the worst finding.
     pub fn headline(&self) -> (Mood, &'static str) {
         let worst = self.findings().iter().map(|finding| finding.mood).max().unwrap_or(Mood::Good);
+        if self.overfitting().is_some_and(Overfitting::is_found) {
+            return (worst, "No: the network is overfitted. Train it again before anything else here is used.");
+        }
+        if self.promise.as_ref().is_some_and(|promise| !promise.agrees()) {
+            return (worst, "No: held-out rows do not keep what the training rows promised.");
+        }
         let words = match worst {
             Mood::Good | Mood::Note => "Yes, for inputs like those it was trained on.",
             Mood::Care => "Mostly: read the points marked “take care” first.",
@@ -133,9 +138,8 @@ impl Report {
         let fit = self.fitted.fit.as_ref()?;
         let explained = percent(fit.explained);
         let (mood, words) = if !fit.beats_constant() {
-            let words = "The network explains less of its training data than a constant would. It was probably not read as \
-                         it was trained: check activations, layers, scaling and the order of columns.";
-            (Mood::Bad, words.to_string())
+            let words = "The network explains less of its training data than a constant would. ";
+            (Mood::Bad, format!("{words}{}", self.why_not_at_mode()))
         } else if !fit.is_at_mode() && fit.explained > NEARLY_ALL {
             let words = format!(
                 "The network explains {explained} of its training data’s deviance but is not quite at a mode of it: its errors \
@@ -146,9 +150,10 @@ impl Report {
         } else if !fit.is_at_mode() {
             let words = format!(
                 "The network explains {explained} of its training data’s deviance but is not at a mode of it, which a \
-                 Laplace approximation assumes. Check that it was read as it was trained, or train it longer."
+                 Laplace approximation assumes. {}",
+                self.why_not_at_mode()
             );
-            (Mood::Bad, words)
+            (if self.fitted.stopped_early { Mood::Note } else { Mood::Bad }, words)
         } else {
             let words = format!(
                 "The network explains {explained} of its training data’s deviance and sits at a mode of it, as a Laplace \
@@ -159,35 +164,18 @@ impl Report {
         Some(Finding { mood, about: "fit", words })
     }
 
-    fn on_calibration(&self) -> Finding {
-        let method = &self.methods[self.shown];
-        if let Calibration::Confidence(pairs) = &method.calibration {
-            return confidence(pairs, method.words);
+    /// The likely causes, in their order.
+    fn why_not_at_mode(&self) -> &'static str {
+        match (self.fitted.trained_here, self.fitted.stopped_early) {
+            (true, true) => "It was stopped early so that it does not overfit; held-out rows judge it.",
+            (true, false) => {
+                "Train it for more epochs or with a smaller learning rate at the end, or by the default, which goes to a mode. Or the posterior was fitted to other rows than the network."
+            }
+            (false, _) => {
+                "It was probably not read as it was trained: check activations, layers, scaling and the order of columns. Or it \
+                 was not trained to the end."
+            }
         }
-        // The training data judge fairly only where each is left out of its own prediction.
-        let left_out = self.left_out.of(self.shown).filter(|_| self.scored.origin == Origin::Training);
-        let (share, values) = match left_out.and_then(|scores| scores.coverage(0.9)) {
-            Some(share) => (share, "left-out values"),
-            None => (method.calibration.coverage(0.9).unwrap_or(f64::NAN), "observed values"),
-        };
-        let error = (0.09 / self.scored.used.max(1) as f64).sqrt();
-        let held = format!(
-            "The 90 % intervals ({}) hold {} of the {values}; chance allows 90 ± {:.1} %.",
-            method.words,
-            percent(share),
-            200.0 * error
-        );
-        let (mood, advice) = if share < 0.9 - 2.0 * error - LARGE_COVERAGE || share.is_nan() {
-            let advice = " They are too narrow to rely on: the noise is underestimated, or the data differ from those of training.";
-            (Mood::Bad, advice)
-        } else if share < 0.9 - 2.0 * error - SMALL_COVERAGE {
-            (Mood::Care, " They are somewhat too narrow.")
-        } else if share > 0.9 + 2.0 * error + SMALL_COVERAGE {
-            (Mood::Care, " They are wider than they need be: safe, but less useful than they could be.")
-        } else {
-            (Mood::Good, "")
-        };
-        Finding { mood, about: "calibration", words: held + advice }
     }
 
     /// The shown method against the network alone, and every method that loses to it: on held-out data, or by
@@ -197,7 +185,10 @@ impl Report {
         let logs = |index: usize| -> Option<&[f64]> {
             match self.scored.origin {
                 Origin::HeldOut => Some(&self.methods[index].log_densities),
-                Origin::Training => self.left_out.of(index).map(|scores| scores.pointwise.as_slice()),
+                Origin::Training => {
+                    let comparable = self.left_out.of(index).filter(|scores| scores.is_comparable());
+                    comparable.map(|scores| scores.pointwise.as_slice())
+                }
             }
         };
         let by = match self.scored.origin {
@@ -236,7 +227,10 @@ impl Report {
     fn on_left_out(&self) -> Vec<Finding> {
         let Some(scores) = self.left_out.of(self.shown) else { return Vec::new() };
         let finding = |mood, words| Finding { mood, about: "leave-one-out", words };
-        let mut advice = scores.advice();
+        // Where rows were held out, they judge coverage and overfitting; elsewhere overfitting has a verdict of its own.
+        let mut advice: Vec<String> = scores.advice();
+        let judged = self.judges_by_left_out();
+        advice.retain(|words| !words.starts_with("p_loo") && (judged || !words.starts_with("90 %")));
         // Too few samples for any k̂: what follows from k̂ is not worth saying.
         if scores.k.iter().all(|k| !k.is_finite()) {
             advice.truncate(1);
@@ -338,26 +332,4 @@ fn sentence(words: &str) -> String {
         (Some(first), Some('a'..='z' | ' ')) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
         _ => format!("{words}."),
     }
-}
-
-fn confidence(pairs: &[(f64, bool)], method: &str) -> Finding {
-    let confidences: Vec<f64> = pairs.iter().map(|(confidence, _)| *confidence).collect();
-    let gaps: Vec<f64> = pairs.iter().map(|(confidence, right)| confidence - f64::from(u8::from(*right))).collect();
-    let (gap, error) = mean_and_error(&gaps);
-    let mean = mean_and_error(&confidences).0;
-    let words = format!(
-        "The most probable class ({method}) is right in {} of the cases and given {} on average.",
-        percent(mean - gap),
-        percent(mean)
-    );
-    let (mood, advice) = if gap > 2.0 * error + LARGE_COVERAGE {
-        (Mood::Bad, " The probabilities are far too confident to rely on.")
-    } else if gap > 2.0 * error + SMALL_COVERAGE {
-        (Mood::Care, " The probabilities are somewhat too confident.")
-    } else if gap < -2.0 * error - SMALL_COVERAGE {
-        (Mood::Care, " The probabilities are more cautious than they need be.")
-    } else {
-        (Mood::Good, "")
-    };
-    Finding { mood, about: "calibration", words: words + advice }
 }

@@ -68,7 +68,7 @@ fn a_scaling_that_contradicts_the_model_is_refused() {
     folder.ok(&format!("{train} --standardize"));
     folder.refuses(&format!("{FIT} --scaling s.json"), &["m.safetensors", "scaled differently", "--scaling"]);
     folder.refuses(&format!("{FIT} --standardize=inputs"), &["m.safetensors", "scaled differently"]);
-    folder.ok(&train);
+    folder.ok(&format!("{train} --no-standardize"));
     assert_eq!(metadata(&folder, SCALING_KEY), None);
     folder.refuses(&format!("{FIT} --scaling s.json"), &["m.safetensors", "not scaled"]);
     folder.refuses(&format!("{FIT} --scaling s.json --standardize"), &["--scaling", "cannot be used with"]);

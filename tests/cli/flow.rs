@@ -135,7 +135,7 @@ fn zero_one_targets_and_counts() {
     let folder = Folder::new();
     for (likelihood, values, columns, scores) in [
         ("bernoulli", ["0", "1", "1"], "row p1", "n nll accuracy brier ece"),
-        ("poisson", ["0", "2", "7"], "row mean total_variance lower upper", "n nll"),
+        ("poisson", ["0", "2", "7"], "row mean total_variance lower upper", "n mse rmse nll coverage_90"),
     ] {
         folder.write("data.csv", rows(values));
         let data = "--data data.csv --target y";
@@ -301,7 +301,8 @@ fn training_by_evidence() {
     let data = format!("--data {} --target y --likelihood gaussian", repository("data/snelson.csv"));
     let train = format!("train {data} --hidden 8 --epochs 600 --evidence --every 150 --out m.safetensors");
     let trained = folder.ok(&format!("{train} --json")).json();
-    let plain = "n_params n_data n_inputs n_outputs activation epochs loss seconds";
+    let plain =
+        "n_params n_data n_inputs n_outputs activation procedure epochs loss explained explained_linear seconds";
     assert_eq!(keys(&trained), sorted(&format!("{plain} log_marginal_likelihood prior_precision sigma")));
     // A fit of these weights finds the same evidence.
     let fitted = folder.ok(&format!("fit --model m.safetensors {data} --optimize --out p.safetensors --json")).json();

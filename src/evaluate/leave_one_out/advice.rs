@@ -4,6 +4,8 @@ use super::{Estimator, K_LIMIT, LeaveOneOut};
 
 /// Fewer samples than this make k̂ itself uncertain.
 const FEW_SAMPLES: usize = 100;
+/// p_loo/n from which on a network has adapted to single points (see docs/first-hour.md).
+const ADAPTED: f64 = 0.2;
 /// Standard errors of a share beyond which it is worth a word.
 const CLEAR: f64 = 3.0;
 
@@ -48,13 +50,21 @@ impl LeaveOneOut {
                 advice.push(format!("90 % intervals contain {share:.0} % of the left-out targets: they are too wide"));
             }
         }
-        if self.p_loo() > 0.4 * count as f64 {
+        if let Some(share) = self.adapted_share() {
             advice.push(format!(
-                "p_loo = {:.0} is large for {count} points: many points are predicted by themselves alone; raise the prior \
-                 precision, or add data",
-                self.p_loo()
+                "p_loo = {:.0} is {:.0} % of the {count} points: the weights have adapted to single points, and leave-one-out at \
+                 these weights, which keeps what they learnt from the point, is too good; train again \
+                 without parts of the data (K-fold refits), or score held-out rows",
+                self.p_loo(),
+                100.0 * share
             ));
         }
         advice
+    }
+
+    /// p_loo/n, where it is so large that the weights have adapted to single points.
+    pub fn adapted_share(&self) -> Option<f64> {
+        let share = self.p_loo() / self.pointwise.len().max(1) as f64;
+        (share > ADAPTED).then_some(share)
     }
 }

@@ -1,4 +1,5 @@
-//! Leave-one-out cross-validation without refitting: how well each training point is predicted by the others.
+//! Leave-one-out of the posterior at its weights: how well each training point is predicted by the others, without training
+//! again. What the left-out point has taught the hidden units stays, so the score of an overfitted network is too good.
 //!
 //! elpd = Σₙ log p(yₙ | y₋ₙ) estimates what the log likelihood of as many new points would be. From samples θ_s of a
 //! posterior it is Σₙ log Σ_s w_sn p(yₙ | θ_s) with Pareto smoothed weights w_sn ∝ 1/p(yₙ | θ_s); for the trained model
@@ -9,9 +10,11 @@
 
 mod advice;
 mod cavity;
+mod promise;
 mod psis;
 
 pub use cavity::ClosedForms;
+pub use promise::Promise;
 pub use psis::{SmoothedWeights, smooth_weights};
 
 use ndarray::{Array2, ArrayView2};

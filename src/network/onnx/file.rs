@@ -153,11 +153,7 @@ impl<'a> File<'a> {
     }
 
     /// The values of the initialisers: constants and parameters.
-    pub fn initializers(
-        &self,
-        graph: &'a GraphProto,
-        parameters: &mut Parameters,
-    ) -> Result<HashMap<&'a str, Tensor>> {
+    pub fn initializers(&self, graph: &'a GraphProto, parameters: &mut Parameters) -> Result<HashMap<&'a str, Tensor>> {
         let mut values = HashMap::with_capacity(graph.initializer.len());
         let mut computed = Vec::new();
         for tensor in &graph.initializer {
@@ -186,7 +182,9 @@ impl<'a> File<'a> {
         for (name, source, lengths, numbers) in computed {
             let tied = values.get(source).and_then(|source| parameters.rearranged(source, &lengths, &numbers));
             let problem = || {
-                format!("initialiser `{name}` was computed from the parameter `{source}`, which is there too; export with optimize=False")
+                format!(
+                    "initialiser `{name}` was computed from the parameter `{source}`, which is there too; export with optimize=False"
+                )
             };
             values.insert(name, tied.ok_or_else(|| self.refuse_file(problem()))?);
         }
@@ -204,9 +202,9 @@ impl<'a> File<'a> {
         let mut found = Vec::new();
         for input in inputs {
             let kind = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
-            let lengths: Vec<i64> = kind.and_then(|kind| kind.shape.as_ref()).map_or(Vec::new(), |shape| {
-                shape.dim.iter().map(|axis| axis.dim_value).collect()
-            });
+            let lengths: Vec<i64> = kind
+                .and_then(|kind| kind.shape.as_ref())
+                .map_or(Vec::new(), |shape| shape.dim.iter().map(|axis| axis.dim_value).collect());
             let shape = data_shape(&lengths).ok_or_else(|| {
                 self.refuse_file(format!(
                     "the input `{}` has shape {lengths:?} (0: not fixed); one axis must be the points, and every other of \

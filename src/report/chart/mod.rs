@@ -28,11 +28,28 @@ pub enum Ink {
 
 impl Ink {
     /// The number of series with a colour of their own.
-    pub const SERIES: usize = 6;
+    pub const SERIES: usize = 12;
 
     fn class(self) -> &'static str {
         match self {
-            Ink::Series(index) => ["s0", "s1", "s2", "s3", "s4", "s5"][index % Ink::SERIES],
+            // The same six colours again, dashed.
+            Ink::Series(index) => {
+                const CLASSES: [&str; Ink::SERIES] = [
+                    "s0",
+                    "s1",
+                    "s2",
+                    "s3",
+                    "s4",
+                    "s5",
+                    "s0 dashed",
+                    "s1 dashed",
+                    "s2 dashed",
+                    "s3 dashed",
+                    "s4 dashed",
+                    "s5 dashed",
+                ];
+                CLASSES[index % Ink::SERIES]
+            }
             Ink::Observed => "observed",
             Ink::Bad => "bad",
             Ink::Reference => "reference",
