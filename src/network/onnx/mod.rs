@@ -154,13 +154,14 @@ impl Network {
         let mut lowering = Lowering {
             file: &file,
             graph: GraphBuilder::new(),
-            values,
+            values: vec![None; file.count()],
             constants_are_parameters: parameters.is_empty(),
             parameters,
             budget: budget::Budget::new(bytes.len()),
             recipes: recognise::Recipes::default(),
             done: HashSet::new(),
         };
+        values.into_iter().for_each(|(name, tensor)| lowering.define(name, tensor));
         lowering.inputs(inputs);
         lowering.run(scores.value)?;
         finish(lowering, &scores)
@@ -171,7 +172,7 @@ impl Network {
 fn finish(mut low: Lowering<'_>, scores: &Scores<'_>) -> Result<Imported> {
     let file = low.file;
     let refuse = |problem: String| file.refuse_file(problem);
-    let output = low.values.get(scores.value).cloned();
+    let output = low.named(scores.value).cloned();
     let Some(Tensor { shape: Shape { lengths, points: Some(points) }, .. }) = output.clone() else {
         return Err(refuse(format!("the output `{}` does not depend on the input", scores.value)));
     };

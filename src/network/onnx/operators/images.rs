@@ -163,7 +163,8 @@ pub fn transposed_convolution(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<T
 /// The number of groups, which must split the channels of inputs and outputs.
 fn groups(call: &Call<'_>, geometry: &Geometry, inputs: usize, outputs: usize) -> Step<usize> {
     let groups = usize::try_from(call.node.int("group").unwrap_or(1)).unwrap_or(0);
-    let fits = groups > 0 && inputs == geometry.channels && inputs % groups == 0 && (outputs == 1 || outputs % groups == 0);
+    let splits = inputs.is_multiple_of(groups) && (outputs == 1 || outputs.is_multiple_of(groups));
+    let fits = groups > 0 && inputs == geometry.channels && splits;
     match fits {
         true => Ok(groups),
         false => refuse(format!("its weights in {groups} groups do not fit {} channels", geometry.channels)),

@@ -107,10 +107,9 @@ fn checks(low: &Lowering<'_>, call: &Call<'_>, steps: usize) -> Step<()> {
             return refuse("sequences of different lengths are not supported");
         }
     }
-    if let Some(tensor) = call.optional(7) {
-        if low.constant(tensor)?.values.iter().any(|value| *value != 0.0) {
-            return refuse("peepholes are not supported");
-        }
+    let peepholes = call.optional(7).map(|tensor| low.constant(tensor)).transpose()?;
+    if peepholes.is_some_and(|own| own.values.iter().any(|value| *value != 0.0)) {
+        return refuse("peepholes are not supported");
     }
     let set = |name: &str| call.node.int(name).unwrap_or(0) != 0;
     if set("input_forget") || call.node.float("clip").unwrap_or(0.0) != 0.0 {
