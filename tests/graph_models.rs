@@ -117,8 +117,7 @@ fn outputs_agree(case: &Case) {
 
 fn evidence_agrees(case: &Case) {
     let options = FitOptions { prior_precision: case.expected.prior_precision.into(), ..Default::default() };
-    let laplace =
-        Laplace::fit(case.network.clone(), case.train.clone(), case.family.clone(), &options).expect("a fit");
+    let laplace = Laplace::fit(case.network.clone(), case.train.clone(), case.family.clone(), &options).expect("a fit");
     for (quantity, found, expected) in [
         ("log_likelihood", laplace.log_likelihood(), case.expected.log_likelihood),
         ("log_marginal_likelihood", laplace.log_marginal_likelihood(), case.expected.log_marginal_likelihood),
@@ -142,14 +141,20 @@ fn derivatives_agree(case: &Case) {
     let mut jet = Jet::new(n, p);
     Evaluator::new(&map, 1).jet(case.network.parameters(), &velocity, &mut jet);
     let Directional { f, first, second, .. } = &case.expected.directional;
-    for (what, found, expected) in
-        [("outputs", jet.outputs, f), ("first derivatives", jet.first, first), ("second derivatives", jet.second, second)]
-    {
+    for (what, found, expected) in [
+        ("outputs", jet.outputs, f),
+        ("first derivatives", jet.first, first),
+        ("second derivatives", jet.second, second),
+    ] {
         // One output after the other.
         let found = Array2::from_shape_vec((p, n), found).expect("N·P numbers").reversed_axes();
         assert_eq!(found.len_of(Axis(0)), expected.len());
         let error = apart(&found, &matrix(expected));
-        assert!(error < case.limit("exp", 1e-9).max(case.limit("f_cov", 1e-9)), "{}: {what} differ by {error:e}", case.name);
+        assert!(
+            error < case.limit("exp", 1e-9).max(case.limit("f_cov", 1e-9)),
+            "{}: {what} differ by {error:e}",
+            case.name
+        );
     }
 }
 

@@ -167,7 +167,10 @@ fn a_weight_that_is_used_twice_is_one_parameter() {
     }
     // The exporter stores a transposed copy.
     let imported = Network::from_onnx(&folder().join("autoencoder.dynamo.onnx")).expect("a network");
-    assert_eq!((imported.names, imported.network.n_params()), (["weight", "inner", "outer"].map(String::from).to_vec(), 14));
+    assert_eq!(
+        (imported.names, imported.network.n_params()),
+        (["weight", "inner", "outer"].map(String::from).to_vec(), 14)
+    );
 }
 
 #[test]

@@ -65,7 +65,8 @@ fn read(nodes: &[Vec<u8>], tensors: &[Vec<u8>], lengths: &[i64]) -> Result<Impor
     memory::set_limit(Some(512 << 20));
     let last = node("MatMul", &["h", "weight"], &["y"]);
     let weight = tensor("weight", &[2, 1], &[0.5, -0.25], false);
-    let graph = [nodes.concat(), last, tensors.concat(), weight, value(11, "x", lengths), value(12, "y", &[1])].concat();
+    let graph =
+        [nodes.concat(), last, tensors.concat(), weight, value(11, "x", lengths), value(12, "y", &[1])].concat();
     let model = [number(1, 8), bytes(7, &graph), bytes(8, &number(2, 17))].concat();
     let folder = tempfile::tempdir().expect("a folder");
     let path: PathBuf = folder.path().join("model.onnx");
@@ -91,7 +92,12 @@ fn the_graphs_of_this_test_are_read_when_they_are_right() {
 #[test]
 fn values_are_computed_once_and_before_they_are_used() {
     refuses(&[node("Relu", &["h"], &["h"])], &[], &[2], "`h` is not computed before it");
-    refuses(&[node("Add", &["x", "b"], &["a"]), node("Relu", &["a"], &["b"]), node("Relu", &["b"], &["h"])], &[], &[2], "`b` is not");
+    refuses(
+        &[node("Add", &["x", "b"], &["a"]), node("Relu", &["a"], &["b"]), node("Relu", &["b"], &["h"])],
+        &[],
+        &[2],
+        "`b` is not",
+    );
     refuses(&[node("Relu", &["nothing"], &["h"])], &[], &[2], "`nothing` is not computed");
     refuses(&[node("Relu", &["x"], &["h"]), node("Tanh", &["x"], &["h"])], &[], &[2], "computed twice");
     refuses(&[node("Identity", &["h"], &["g"]), node("Identity", &["g"], &["h"])], &[], &[2], "`h` is not");
@@ -131,7 +137,9 @@ fn what_unfolds_without_end_is_refused() {
     let names: Vec<String> = (0..60).map(|index| format!("c{index}")).collect();
     for start in ["x", "list"] {
         let mut nodes = vec![with_attributes("Concat", &[start, start], &["c0"], &[("axis", -1)])];
-        nodes.extend(names.windows(2).map(|pair| with_attributes("Concat", &[&pair[0], &pair[0]], &[&pair[1]], &[("axis", -1)])));
+        nodes.extend(
+            names.windows(2).map(|pair| with_attributes("Concat", &[&pair[0], &pair[0]], &[&pair[1]], &[("axis", -1)])),
+        );
         nodes.push(node("Add", &["x", "c59"], &["h"]));
         refuses(&nodes, &[tensor("list", &[1, 2], &[1.0, 2.0], true)], &[2], "numbers");
     }

@@ -47,7 +47,9 @@ impl Lowering<'_> {
         let (own, Points { before, after, .. }) = (tensor.shape.length(axis), points);
         let count = match (own, self.file.points) {
             (1, _) => return Ok(tensor.clone()),
-            (own, Some(count)) if before.checked_mul(after).and_then(|size| size.checked_mul(count)) == Some(own) => count,
+            (own, Some(count)) if before.checked_mul(after).and_then(|size| size.checked_mul(count)) == Some(own) => {
+                count
+            }
             _ => return refuse(format!("a constant has length {own} along the axis of the points")),
         };
         let at = |point: usize| -> Vec<Option<usize>> {
@@ -242,7 +244,8 @@ impl Numbers for Lowering<'_> {
         let masks = fitted.first().map(places).unwrap_or_default();
         for (tensor, wanted) in fitted.iter().skip(1).zip([true, false]) {
             let chosen = |(output, entry): (usize, usize)| {
-                let truth = masks.get(output).and_then(|place| mask.values.get(*place)).is_some_and(|value| *value != 0.0);
+                let truth =
+                    masks.get(output).and_then(|place| mask.values.get(*place)).is_some_and(|value| *value != 0.0);
                 (truth == wanted).then_some((output, entry))
             };
             let chosen: Vec<(usize, usize)> = places(tensor).into_iter().enumerate().filter_map(chosen).collect();

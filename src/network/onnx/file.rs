@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::constant::{self, is_real, is_whole};
 use super::marks::{Mark, Marks};
-use super::messages::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use super::messages::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use super::parameters::Parameters;
 use super::tensor::{Origin, Points, Shape, Tensor, product};
 use super::trouble::Trouble;
@@ -189,11 +189,7 @@ impl<'a> File<'a> {
     }
 
     /// The values of the initialisers: constants and parameters.
-    pub fn initializers(
-        &self,
-        graph: &'a GraphProto,
-        parameters: &mut Parameters,
-    ) -> Result<HashMap<&'a str, Tensor>> {
+    pub fn initializers(&self, graph: &'a GraphProto, parameters: &mut Parameters) -> Result<HashMap<&'a str, Tensor>> {
         let mut values = HashMap::with_capacity(graph.initializer.len());
         let mut computed = Vec::new();
         for tensor in &graph.initializer {
@@ -222,7 +218,9 @@ impl<'a> File<'a> {
         for (name, source, lengths, numbers) in computed {
             let tied = values.get(source).and_then(|source| parameters.rearranged(source, &lengths, &numbers));
             let problem = || {
-                format!("initialiser `{name}` was computed from the parameter `{source}`, which is there too; export with optimize=False")
+                format!(
+                    "initialiser `{name}` was computed from the parameter `{source}`, which is there too; export with optimize=False"
+                )
             };
             values.insert(name, tied.ok_or_else(|| self.refuse_file(problem()))?);
         }
@@ -240,9 +238,9 @@ impl<'a> File<'a> {
         let mut found = Vec::new();
         for input in inputs {
             let kind = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
-            let lengths: Vec<i64> = kind.and_then(|kind| kind.shape.as_ref()).map_or(Vec::new(), |shape| {
-                shape.dim.iter().map(|axis| axis.dim_value).collect()
-            });
+            let lengths: Vec<i64> = kind
+                .and_then(|kind| kind.shape.as_ref())
+                .map_or(Vec::new(), |shape| shape.dim.iter().map(|axis| axis.dim_value).collect());
             let shape = data_shape(&lengths).ok_or_else(|| {
                 self.refuse_file(format!(
                     "the input `{}` has shape {lengths:?} (0: not fixed); one axis must be the points, and every other of \
@@ -265,11 +263,10 @@ impl<'a> File<'a> {
     }
 }
 
-/// Whether constants are among the initialisers: PyTorch's older exporter, which has no notes of parameters, writes them as
-/// nodes.
+/// Whether PyTorch's current exporter wrote the nodes: it has constants among the initialisers, while the older one writes
+/// them as nodes.
 fn keeps_constants(graph: &GraphProto) -> bool {
-    let constant = |tensor: &TensorProto| tensor.name.starts_with("val_") || !is_real(tensor.data_type);
-    graph.initializer.iter().any(constant)
+    graph.node.iter().any(|node| node.name.starts_with("node_"))
 }
 
 /// How to go on with a network that is not read.

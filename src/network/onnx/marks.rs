@@ -48,9 +48,12 @@ impl<'a> Marks<'a> {
             // A weight with which something else was merged, and the bias that this gave it, have lost their notes.
             let merged = targets.contains(name) || name.strip_suffix("_bias").is_some_and(|own| targets.contains(own));
             // What the exporter computed, such as a transposed weight, lists what it was computed from.
-            let folded = note(list, FOLDED).unwrap_or("").split('\'').skip(1).step_by(2).find(|from| {
-                if signature.is_empty() { !from.starts_with("val_") } else { targets.contains(from) }
-            });
+            let folded = note(list, FOLDED)
+                .unwrap_or("")
+                .split('\'')
+                .skip(1)
+                .step_by(2)
+                .find(|from| if signature.is_empty() { !from.starts_with("val_") } else { targets.contains(from) });
             let mark = match (note(list, KIND), folded) {
                 (Some("PARAMETER"), _) => Mark::Parameter,
                 (Some(_), _) => Mark::Constant,

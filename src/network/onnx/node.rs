@@ -79,7 +79,8 @@ impl NodeProto {
 
     /// Words.
     pub fn words(&self, name: &str) -> Option<Vec<String>> {
-        let words = |list: &AttributeProto| list.strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect();
+        let words =
+            |list: &AttributeProto| list.strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect();
         self.find(name).map(words)
     }
 

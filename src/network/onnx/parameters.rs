@@ -66,7 +66,13 @@ impl Parameters {
         let start = self.count;
         self.count += values.len();
         let content = Content::Parameter(Indices::Range(start..self.count));
-        self.all.push(Initializer { name: name.to_string(), lengths: lengths.clone(), values, start, uses: Vec::new() });
+        self.all.push(Initializer {
+            name: name.to_string(),
+            lengths: lengths.clone(),
+            values,
+            start,
+            uses: Vec::new(),
+        });
         Tensor { shape: Shape::still(lengths), content }
     }
 
@@ -90,12 +96,13 @@ impl Parameters {
         let Content::Parameter(places) = &source.content else { return None };
         let own = &source.shape.lengths;
         let values = self.values(places);
-        let same = |order: &[usize]| order.iter().zip(numbers).all(|(place, number)| values.get(*place) == Some(number));
+        let same =
+            |order: &[usize]| order.iter().zip(numbers).all(|(place, number)| values.get(*place) == Some(number));
         let mut orders = vec![(lengths.to_vec(), (0..values.len()).collect::<Vec<usize>>())];
         orders.extend(permutations(own.len()).iter().filter_map(|axes| transposed(own, axes)));
-        let (_, order) = orders.into_iter().find(|(shape, order)| {
-            shape == lengths && order.len() == numbers.len() && same(order)
-        })?;
+        let (_, order) = orders
+            .into_iter()
+            .find(|(shape, order)| shape == lengths && order.len() == numbers.len() && same(order))?;
         let places: Vec<usize> = order.into_iter().map(|place| places.get(place)).collect();
         Some(Tensor { shape: Shape::still(lengths), content: Content::Parameter(places.into()) })
     }
@@ -154,7 +161,9 @@ impl Parameters {
     }
 
     fn whole_view(&mut self, graph: &mut GraphBuilder, own: usize, role: Role, beside: Option<usize>) -> Step<View> {
-        let Some(initializer) = self.all.get_mut(own) else { return refuse("it has a parameter that is not in the file") };
+        let Some(initializer) = self.all.get_mut(own) else {
+            return refuse("it has a parameter that is not in the file");
+        };
         let first = initializer.values.first().copied().unwrap_or(0.0);
         let uniform = initializer.values.iter().all(|value| *value == first);
         let tied = |known: &&Use| beside.is_some() && known.beside == beside;

@@ -139,15 +139,15 @@ impl Shape {
 
     /// The lengths as the graph sees them.
     pub fn sizes(&self) -> Vec<Size> {
-        let size = |(axis, length): (usize, &usize)| Size { number: *length as i64, per_point: self.holds_points(axis) };
+        let size =
+            |(axis, length): (usize, &usize)| Size { number: *length as i64, per_point: self.holds_points(axis) };
         self.lengths.iter().enumerate().map(size).collect()
     }
 
     /// The axes in another order.
     pub fn permuted(&self, axes: &[usize]) -> Self {
-        let moved = |points: Points| {
-            axes.iter().position(|axis| *axis == points.axis).map(|axis| Points { axis, ..points })
-        };
+        let moved =
+            |points: Points| axes.iter().position(|axis| *axis == points.axis).map(|axis| Points { axis, ..points });
         Self { lengths: axes.iter().map(|axis| self.length(*axis)).collect(), points: self.points.and_then(moved) }
     }
 

@@ -11,7 +11,8 @@ use crate::network::onnx::trouble::{Step, refuse};
 
 /// Any of them.
 pub fn elementwise(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
-    let inputs: Vec<Option<Tensor>> = call.inputs.iter().map(|input| input.as_ref().map(|own| plain(low, own))).collect();
+    let inputs: Vec<Option<Tensor>> =
+        call.inputs.iter().map(|input| input.as_ref().map(|own| plain(low, own))).collect();
     if inputs.iter().flatten().all(|tensor| tensor.as_constant().is_some()) {
         return fold(low, call.node, &inputs);
     }
@@ -43,7 +44,8 @@ pub fn elementwise(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
 
 /// A single number in an initialiser is a constant, unless the exporter writes those as constants.
 fn plain(low: &Lowering<'_>, tensor: &Tensor) -> Tensor {
-    let single = !low.file.single_parameters && tensor.shape.size() == 1 && matches!(tensor.content, Content::Parameter(_));
+    let single =
+        !low.file.single_parameters && tensor.shape.size() == 1 && matches!(tensor.content, Content::Parameter(_));
     match low.constant(tensor) {
         Ok(constant) if single => Tensor { shape: tensor.shape.clone(), content: Content::Constant(constant) },
         _ => tensor.clone(),
@@ -75,9 +77,9 @@ fn origin(node: &NodeProto, inputs: &[Option<Tensor>]) -> Step<Origin> {
             Ok(if rounds { Origin::Category } else { Origin::Integer })
         }
         true if operator == "Div" => refuse("it divides whole numbers of the data and rounds"),
-        _ if inputs.iter().flatten().any(category) => {
-            refuse("it computes with columns that the graph rounds to whole numbers; they can only look up rows of a table")
-        }
+        _ if inputs.iter().flatten().any(category) => refuse(
+            "it computes with columns that the graph rounds to whole numbers; they can only look up rows of a table",
+        ),
         _ => Ok(Origin::Computed),
     }
 }
@@ -104,7 +106,9 @@ pub fn fold(low: &mut Lowering<'_>, node: &NodeProto, inputs: &[Option<Tensor>])
             let size = size(node, &sizes, low.file.points).ok_or("it computes with the number of points")?;
             (size.number as f64, size.per_point)
         } else {
-            let number = |own: &Option<(&Constant, usize)>| own.and_then(|(constant, place)| constant.values.get(place).copied());
+            let number = |own: &Option<(&Constant, usize)>| {
+                own.and_then(|(constant, place)| constant.values.get(place).copied())
+            };
             let numbers: Vec<Option<f64>> = own.iter().map(number).collect();
             let value = scalar::evaluate(&mut Plain, node, &numbers)?;
             (if whole && node.op_type == "Div" { value.trunc() } else { value }, false)
@@ -118,7 +122,9 @@ pub fn fold(low: &mut Lowering<'_>, node: &NodeProto, inputs: &[Option<Tensor>])
 
 fn stays_whole(node: &NodeProto, inputs: &[Option<&Constant>]) -> bool {
     let from = match node.op_type.as_str() {
-        "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Equal" | "Not" | "And" | "Or" | "IsNaN" => return true,
+        "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Equal" | "Not" | "And" | "Or" | "IsNaN" => {
+            return true;
+        }
         "Add" | "Sub" | "Mul" | "Div" | "Mod" | "Max" | "Min" | "Abs" | "Neg" | "Sum" | "Pow" | "Clip" | "Sign" => 0,
         "Where" => 1,
         _ => return false,

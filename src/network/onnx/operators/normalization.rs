@@ -52,14 +52,16 @@ pub fn batch(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     let factors: Vec<f64> = variance.values.iter().map(inverse).collect();
     let offsets: Vec<f64> = factors.iter().zip(mean.values.iter()).map(|(factor, mean)| -factor * mean).collect();
     let list = |values: Vec<f64>| Tensor::constant(vec![values.len()], Constant::real(values));
-    let (factors, offsets) = (per_channel(low, &list(factors), &data.shape)?, per_channel(low, &list(offsets), &data.shape)?);
+    let (factors, offsets) =
+        (per_channel(low, &list(factors), &data.shape)?, per_channel(low, &list(offsets), &data.shape)?);
     let (low_factors, low_offsets) = (low.constant(&factors)?, low.constant(&offsets)?);
     low.budget.spend(data.shape.size().saturating_mul(4))?;
     let value = low.value(data)?;
     let lengths = &factors.shape.lengths;
     let value = low.graph.affine_constant(value, lengths, Some(&low_factors.values), Some(&low_offsets.values))?;
     let centred = low.data(value, data.shape.clone());
-    let (scale, shift) = (per_channel(low, call.input(1)?, &data.shape)?, per_channel(low, call.input(2)?, &data.shape)?);
+    let (scale, shift) =
+        (per_channel(low, call.input(1)?, &data.shape)?, per_channel(low, call.input(2)?, &data.shape)?);
     affine(low, &centred, Some(&scale), Some(&shift))
 }
 
@@ -115,7 +117,11 @@ pub fn group(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     let uniform = |tensor: &Tensor, value: f64| -> Step<bool> {
         Ok(low.constant(tensor)?.values.iter().all(|own| *own == value))
     };
-    if instance && low.file.marks.is_none() && uniform(scale, 1.0).unwrap_or(false) && uniform(shift, 0.0).unwrap_or(false) {
+    if instance
+        && low.file.marks.is_none()
+        && uniform(scale, 1.0).unwrap_or(false)
+        && uniform(shift, 0.0).unwrap_or(false)
+    {
         return Ok(normalised);
     }
     let mut spread = |tensor: &Tensor| -> Step<Tensor> {

@@ -16,7 +16,8 @@ pub fn pool(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     let (window, shape) = (&geometry.window, geometry.shape(geometry.channels, &data.shape));
     let work = shape.size().saturating_mul(window.taps());
     low.budget.spend(work.saturating_mul(8))?;
-    let below: Vec<Vec<usize>> = (0..window.positions()).map(|position| window.pixels_below(position).collect()).collect();
+    let below: Vec<Vec<usize>> =
+        (0..window.positions()).map(|position| window.pixels_below(position).collect()).collect();
     let maps = (0..geometry.images * geometry.channels).map(|map| map * window.pixels());
     if call.node.op_type == "MaxPool" {
         let lists: Vec<Vec<usize>> = maps
@@ -74,7 +75,11 @@ pub fn resize(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     };
     let list = |low: &mut Lowering<'_>, place: usize| -> Step<Vec<f64>> {
         match call.optional(place) {
-            Some(tensor) => Ok(tensor.as_constant().map(|own| own.values.to_vec()).filter(|own| own.is_empty()).map_or_else(|| constant_or_sizes(low, tensor), Ok)?),
+            Some(tensor) => Ok(tensor
+                .as_constant()
+                .map(|own| own.values.to_vec())
+                .filter(|own| own.is_empty())
+                .map_or_else(|| constant_or_sizes(low, tensor), Ok)?),
             None => Ok(Vec::new()),
         }
     };
@@ -100,7 +105,9 @@ pub fn resize(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
             (None, Some(scale)) => ((length as f64 * scale).floor(), *scale),
             (None, None) => return refuse("it has neither scales nor sizes for every axis"),
         };
-        if count == length as f64 && scale == 1.0 || data.shape.holds_points(axis) && scales.get(place).is_none_or(|s| *s == 1.0) {
+        if count == length as f64 && scale == 1.0
+            || data.shape.holds_points(axis) && scales.get(place).is_none_or(|s| *s == 1.0)
+        {
             continue;
         }
         if !(1.0..=f64::from(1 << 24)).contains(&count) {
@@ -134,7 +141,13 @@ impl Settings {
         let half = (index + 0.5) / scale - 0.5;
         let at = match self.coordinates.as_str() {
             "asymmetric" => index / scale,
-            "align_corners" => if count > 1.0 { index * (length - 1.0) / (count - 1.0) } else { 0.0 },
+            "align_corners" => {
+                if count > 1.0 {
+                    index * (length - 1.0) / (count - 1.0)
+                } else {
+                    0.0
+                }
+            }
             "pytorch_half_pixel" if count <= 1.0 => 0.0,
             "half_pixel_symmetric" => half + 0.5 * length * (1.0 - count / (scale * length)),
             _ => half,
@@ -159,14 +172,20 @@ pub fn resample(low: &mut Lowering<'_>, tensor: &Tensor, axis: usize, lists: Vec
     let axis = tensor.shape.axis(axis as i64)?;
     let shape = tensor.shape.with_length(axis, lists.len());
     let stride = row_major(&tensor.shape.lengths).get(axis).copied().unwrap_or(1);
-    let (outer, length) = (tensor.shape.size() / (stride * tensor.shape.length(axis)).max(1), tensor.shape.length(axis));
+    let (outer, length) =
+        (tensor.shape.size() / (stride * tensor.shape.length(axis)).max(1), tensor.shape.length(axis));
     let most = lists.iter().map(Vec::len).max().unwrap_or(0);
     low.budget.spend(shape.size().saturating_mul(most).saturating_mul(4))?;
     let mut terms = Vec::new();
     for (place, inner) in (0..outer).flat_map(|block| (0..lists.len()).map(move |place| (block, place))) {
         for (source, weight) in lists.get(inner).into_iter().flatten() {
             let (from, to) = ((place * length + source) * stride, (place * lists.len() + inner) * stride);
-            terms.extend((0..stride).map(|rest| Term { output: to + rest, input: 0, entry: from + rest, weight: *weight }));
+            terms.extend((0..stride).map(|rest| Term {
+                output: to + rest,
+                input: 0,
+                entry: from + rest,
+                weight: *weight,
+            }));
         }
     }
     let value = low.value(tensor)?;

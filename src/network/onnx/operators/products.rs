@@ -43,7 +43,8 @@ fn is_bias(bias: &Tensor, outputs: usize) -> bool {
 /// A B. A sum of the product by a matrix of parameters with a bias, and nothing else that reads it, is one linear layer.
 pub fn matmul<'a>(low: &mut Lowering<'a>, call: &Call<'a>) -> Step<Tensor> {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let (Content::Data(..), Content::Parameter(_), [_, outputs]) = (&a.content, &b.content, &b.shape.lengths[..]) else {
+    let (Content::Data(..), Content::Parameter(_), [_, outputs]) = (&a.content, &b.content, &b.shape.lengths[..])
+    else {
         return multiply(low, a, b);
     };
     let name = call.node.output.first().map_or("", String::as_str);
@@ -149,7 +150,8 @@ fn matrices(low: &mut Lowering<'_>, a: &Tensor, b: &Tensor) -> Step<Tensor> {
     };
     let ((rows, first), (columns, second)) = (inner(a, 2), inner(b, 1));
     let placed = |points: Option<Points>, axis: usize| points.map(|points| Points { axis, ..points });
-    let found: Vec<Points> = [shape.points, placed(first, rank), placed(second, rank + 1)].into_iter().flatten().collect();
+    let found: Vec<Points> =
+        [shape.points, placed(first, rank), placed(second, rank + 1)].into_iter().flatten().collect();
     if found.len() > 1 {
         return refuse("it multiplies values of different points with each other");
     }
@@ -208,7 +210,8 @@ pub fn einsum(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
 
 /// Sums over axes of one tensor.
 fn contraction(low: &mut Lowering<'_>, (names, tensor): (&str, &Tensor), output: &str) -> Step<Tensor> {
-    let gone: Vec<usize> = names.char_indices().filter(|(_, name)| !output.contains(*name)).map(|(axis, _)| axis).collect();
+    let gone: Vec<usize> =
+        names.char_indices().filter(|(_, name)| !output.contains(*name)).map(|(axis, _)| axis).collect();
     if gone.iter().any(|axis| tensor.shape.holds_points(*axis)) {
         return refuse("it sums over the points");
     }

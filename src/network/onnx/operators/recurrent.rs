@@ -131,7 +131,12 @@ fn part(low: &mut Lowering<'_>, tensor: &Tensor, axis: usize, range: std::ops::R
 }
 
 /// The biases of the inputs and of the state, in one direction.
-fn biases(low: &mut Lowering<'_>, tensor: Option<&Tensor>, direction: usize, width: usize) -> Step<[Option<Tensor>; 2]> {
+fn biases(
+    low: &mut Lowering<'_>,
+    tensor: Option<&Tensor>,
+    direction: usize,
+    width: usize,
+) -> Step<[Option<Tensor>; 2]> {
     let Some(tensor) = tensor else { return Ok([None, None]) };
     let own = part(low, tensor, 0, direction..direction + 1)?;
     let mut half = |start: usize| -> Step<Option<Tensor>> {
@@ -149,7 +154,8 @@ fn functions(call: &Call<'_>, cell: Cell, direction: usize) -> Step<Vec<Activati
         Cell::Lstm => &["Sigmoid", "Tanh", "Tanh"],
     };
     let names = call.node.words("activations").filter(|names| !names.is_empty());
-    let names = names.unwrap_or_else(|| default.iter().cycle().take(2 * default.len()).map(ToString::to_string).collect());
+    let names =
+        names.unwrap_or_else(|| default.iter().cycle().take(2 * default.len()).map(ToString::to_string).collect());
     let own = names.iter().skip(direction * default.len()).take(default.len());
     let function = |name: &String| match name.to_ascii_lowercase().as_str() {
         "tanh" => Ok(Activation::Tanh),
@@ -172,7 +178,10 @@ fn initial(
 ) -> Step<Value> {
     let zeros = |lengths: Vec<usize>| {
         let constant = Constant::real(vec![0.0; lengths.iter().product()]);
-        Tensor { shape: Shape { points: points.filter(|_| lengths.len() == 3), lengths }, content: Content::Constant(constant) }
+        Tensor {
+            shape: Shape { points: points.filter(|_| lengths.len() == 3), lengths },
+            content: Content::Constant(constant),
+        }
     };
     let Some(tensor) = tensor else { return low.value(&zeros(vec![rows, width])) };
     let own = part(low, tensor, 0, direction..direction + 1)?;

@@ -134,7 +134,8 @@ pub fn slice(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
         let length = tensor.shape.length(axis) as i64;
         if tensor.shape.holds_points(axis) {
             // Up to the end, whatever the number of points.
-            let whole = start.number == 0 && *step == 1 && (end.number == i64::MAX || end.per_point && end.number == length);
+            let whole =
+                start.number == 0 && *step == 1 && (end.number == i64::MAX || end.per_point && end.number == length);
             let known = low.file.points.and_then(|count| length.checked_mul(count as i64));
             let whole = whole || start.number == 0 && *step == 1 && known.is_some_and(|known| end.number >= known);
             match whole || start.number == 0 && *step == 1 && end.number >= i64::from(i32::MAX) {

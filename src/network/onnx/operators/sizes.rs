@@ -1,6 +1,6 @@
 //! Constants, and the lengths of axes that exporters leave to be computed.
 
-use crate::network::onnx::constant::{INT32, INT64, is_real, is_whole, read, written, BOOL};
+use crate::network::onnx::constant::{BOOL, INT32, INT64, is_real, is_whole, read, written};
 use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::tensor::{Constant, Content, Origin, Points, Shape, Size, Tensor, product};
@@ -20,7 +20,9 @@ pub fn constant(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
 
 /// One number in any shape.
 pub fn constant_of_shape(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
-    let Some(sizes) = call.input(0)?.as_constant() else { return refuse("it takes a shape that is computed from the data") };
+    let Some(sizes) = call.input(0)?.as_constant() else {
+        return refuse("it takes a shape that is computed from the data");
+    };
     let sizes: Vec<Size> = (0..sizes.values.len()).map(|place| sizes.size(place)).collect();
     let value = call.node.tensor("value").map(read).transpose()?;
     let (number, whole) = match value.as_ref().and_then(Tensor::as_constant) {
@@ -84,16 +86,22 @@ pub fn cast(_: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
         _ => call.node.int("to").and_then(|kind| i32::try_from(kind).ok()).unwrap_or(0),
     };
     let content = match &tensor.content {
-        Content::Constant(constant) if is_real(kind) => Content::Constant(Constant { whole: false, ..constant.clone() }),
+        Content::Constant(constant) if is_real(kind) => {
+            Content::Constant(Constant { whole: false, ..constant.clone() })
+        }
         Content::Constant(constant) if is_whole(kind) => {
             let number = |value: &f64| if kind == BOOL { f64::from(*value != 0.0) } else { value.trunc() };
             let values = constant.values.iter().map(number).collect();
             Content::Constant(Constant { values, whole: true, ..constant.clone() })
         }
-        Content::Data(value, Origin::Column) if matches!(kind, INT32 | INT64) => Content::Data(*value, Origin::Category),
+        Content::Data(value, Origin::Column) if matches!(kind, INT32 | INT64) => {
+            Content::Data(*value, Origin::Category)
+        }
         Content::Data(value, Origin::Integer) if is_real(kind) => Content::Data(*value, Origin::Computed),
         Content::Data(_, Origin::Category) if is_real(kind) => {
-            return refuse("it computes with columns that the graph rounds to whole numbers; they can only look up rows of a table");
+            return refuse(
+                "it computes with columns that the graph rounds to whole numbers; they can only look up rows of a table",
+            );
         }
         Content::Data(_, Origin::Integer | Origin::Category) if is_whole(kind) => tensor.content.clone(),
         content if is_real(kind) => content.clone(),
