@@ -2,6 +2,7 @@
 //! outputs.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::budget::Budget;
 use super::file::{File, Input};
@@ -238,6 +239,21 @@ impl<'a> Lowering<'a> {
         }
         let shape = Shape { lengths, points: tensor.shape.points };
         self.entries(tensor, shape, &places, fill)
+    }
+
+    /// Entries by a list of places along one axis.
+    pub fn along(&mut self, tensor: &Tensor, axis: usize, list: Vec<Option<usize>>) -> Step<Tensor> {
+        let mut lists = vec![None; axis];
+        lists.push(Some(list));
+        self.pick(tensor, &lists, 0.0)
+    }
+
+    /// Consecutive entries along one axis.
+    pub fn part(&mut self, tensor: &Tensor, axis: usize, range: Range<usize>) -> Step<Tensor> {
+        match range.end > tensor.shape.length(axis) {
+            true => refuse(format!("one of its inputs has shape {:?}, which is too short", tensor.shape.lengths)),
+            false => self.along(tensor, axis, range.map(Some).collect()),
+        }
     }
 
     /// Refuses constants that are too large to be computed.

@@ -119,7 +119,8 @@ impl Imported {
                 nodes.push(Node { kind: Kind::Elementwise(Activation::Sigmoid.into()), inputs: vec![graph.output()] });
                 let output = nodes.len() - 1;
                 let graph = Graph::new(nodes, graph.tensors().to_vec(), output)?;
-                Network::new(Architecture::of_graph(graph)?, self.network.parameters().to_vec())
+                let network = Network::new(Architecture::of_graph(graph)?, self.network.parameters().to_vec())?;
+                Ok(network.with_tensor_names(self.names))
             }
             Some(link) if link.likelihood() != likelihood => {
                 Err(Error::Link { link: link.to_string(), belongs: link.likelihood(), likelihood })
@@ -188,10 +189,11 @@ fn finish(mut low: Lowering<'_>, scores: &Scores<'_>) -> Result<Imported> {
     }
     let Some(output) = output else { return Err(refuse("the graph has no output".to_string())) };
     let value = low.value(&output).map_err(|trouble| file.trouble(usize::MAX, trouble))?;
-    let names = low.graph.tensors().iter().map(|tensor| tensor.name.clone()).collect();
+    let names: Vec<String> = low.graph.tensors().iter().map(|tensor| tensor.name.clone()).collect();
     let network = low.graph.finish(value).map_err(|error| match error {
         Error::Architecture { what, problem } => refuse(format!("{what} {problem}")),
         other => other,
     })?;
+    let network = network.with_tensor_names(names.clone());
     Ok(Imported { network, link: scores.link, names, notes: low.parameters.notes })
 }

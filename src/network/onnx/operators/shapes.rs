@@ -182,16 +182,11 @@ pub fn split(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Vec<Tensor>> {
         return refuse(format!("its parts {lengths:?} do not add up to {length}"));
     }
     let mut start = 0;
-    let mut parts = Vec::with_capacity(count);
-    for part in lengths {
-        let mut lists = vec![None; tensor.shape.rank()];
-        if let Some(list) = lists.get_mut(axis) {
-            *list = Some((start..start + part).map(Some).collect());
-        }
-        parts.push(low.pick(tensor, &lists, 0.0)?);
+    let mut next = |part: usize| {
         start += part;
-    }
-    Ok(parts)
+        low.part(tensor, axis, start - part..start)
+    };
+    lengths.into_iter().map(&mut next).collect()
 }
 
 /// Tensors joined along an axis.
@@ -283,11 +278,10 @@ impl Lowering<'_> {
 
     /// What is the same at every point, along an axis of the points.
     fn spread(&mut self, tensor: &Tensor, points: Points) -> Step<Tensor> {
-        let mut lists = vec![None; tensor.shape.rank()];
-        if let (Some(list), 1) = (lists.get_mut(points.axis), tensor.shape.length(points.axis)) {
-            *list = Some(vec![Some(0); points.before * points.after]);
-        }
-        let spread = self.pick(tensor, &lists, 0.0)?;
+        let spread = match tensor.shape.length(points.axis) {
+            1 => self.along(tensor, points.axis, vec![Some(0); points.before * points.after])?,
+            _ => tensor.clone(),
+        };
         Ok(Tensor { shape: Shape { points: Some(points), ..spread.shape }, content: spread.content })
     }
 }
@@ -304,12 +298,21 @@ pub fn expand(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     for (place, size) in target.iter().enumerate() {
         let axis = rank - target.len() + place;
         let length = tensor.shape.length(axis);
-        if tensor.shape.holds_points(axis) || size.number == 1 && !size.per_point {
+        let count = low.file.points.and_then(|count| i64::try_from(count).ok());
+        let written = count.and_then(|count| size.number.checked_mul(if size.per_point { count } else { 1 }));
+        if tensor.shape.holds_points(axis) {
+            let all = count.and_then(|count| count.checked_mul(length as i64));
+            let whole = size.per_point && size.number == length as i64 || all.is_some() && written == all;
+            match whole || size.number == 1 && !size.per_point {
+                true => continue,
+                false => return refuse("it repeats points"),
+            }
+        }
+        if size.number == 1 && !size.per_point {
             continue;
         }
         if size.per_point {
-            let count = low.file.points.and_then(|count| i64::try_from(count).ok());
-            if count.and_then(|count| size.number.checked_mul(count)) == Some(length as i64) && length > 1 {
+            if written == Some(length as i64) && length > 1 {
                 // Written out already, for the only number of points that the graph is for.
                 continue;
             }
