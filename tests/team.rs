@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView1};
-use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, row_blocks};
+use riemannian_laplace::internals::data::{CsvStream, Impute, StreamColumns, Table, TableOptions, row_blocks};
 use riemannian_laplace::internals::evaluate::{
     Curves, Detail, KeepUncertainty, ScoringOptions, TrainingFit, expected_calibration_error, score_over,
     uncertainty_over,
@@ -51,6 +51,17 @@ fn labelled(rows: usize) -> String {
         let label = ["\"no;\nreally\"", "yes", "\"may \"\"be\"\"\n\n\""][row % 3];
         let a = if row % 7 == 3 { String::new() } else { format!("{}", 0.1 * (row % 17) as f64) };
         write!(text, "{a};\"a\nnote, {row}\n\";{label};{}\r\n", (row as f64).sqrt()).expect("a line");
+    }
+    text
+}
+
+/// Words, dates and yes and no as inputs, some of them missing.
+fn raw(rows: usize) -> String {
+    let mut text = "kind,day,fed,x,y\n".to_string();
+    for row in 0..rows {
+        let kind = ["fox", "owl", "", "bear"][row % 4];
+        let fed = if row % 3 == 0 { "yes" } else { "no" };
+        writeln!(text, "{kind},2020-01-{:02},{fed},{},{row}", row % 28 + 1, row % 13).expect("a line");
     }
     text
 }
@@ -111,14 +122,22 @@ fn a_streamed_file_is_the_file_in_memory() -> Result<(), Error> {
     // More rows than two marks of the index.
     let long = write(folder.path(), "long.csv", &regression(9001));
     let words = write(folder.path(), "words.csv", &labelled(500));
+    let mixed = write(folder.path(), "mixed.csv", &raw(5000));
+    let dropping = TableOptions { drop_missing: true, ..Default::default() };
+    let imputing = TableOptions { impute: Some(Impute::Indicator), ..Default::default() };
     let targets = vec!["the\nlabel".to_string()];
     let options = TableOptions { ignore: vec!["note".to_string()], drop_missing: true, ..Default::default() };
     let cases = [
         (&long, TableOptions::default(), StreamColumns::Targets(vec!["y".to_string()])),
         (&words, options, StreamColumns::Labels(targets)),
+        (&mixed, dropping, StreamColumns::Targets(vec!["y".to_string()])),
+        (&mixed, imputing, StreamColumns::Targets(vec!["y".to_string()])),
     ];
     for (path, options, columns) in cases {
-        let table = Table::read_with(path, &options)?;
+        let table = match &columns {
+            StreamColumns::Targets(targets) => Table::read_with(path, &options.for_targets(targets))?,
+            _ => Table::read_with(path, &options)?,
+        };
         let whole = match &columns {
             StreamColumns::Labels(targets) => table.labelled_dataset(targets)?,
             StreamColumns::Targets(targets) => table.dataset(targets)?,
@@ -489,7 +508,20 @@ fn an_error_in_a_streamed_file_names_its_line_and_one_rank_s_error_ends_the_othe
     assert!(alone.contains("data.csv") && alone.contains("3002") && alone.contains("word"), "{alone}");
     let messages: Vec<String> =
         on_ranks(3, fit).into_iter().map(|(result, _)| result.expect_err("an error").to_string()).collect();
-    assert!(messages[2].contains("3002"), "{messages:?}");
+    // The word is seen when the file is opened, and all ranks know of it.
+    assert!(messages.iter().all(|message| *message == alone), "{messages:?}");
+
+    // What the likelihood refuses is seen by the rank that has the row.
+    let rows: String = (0..3000).map(|n| format!("0.1,{},{}\n", n % 7, n % 2)).collect();
+    let path = write(folder.path(), "labels.csv", &format!("a,b,y\n{rows}0.1,3,0.5\n"));
+    let fit = |team: Team| -> Result<(), Error> {
+        let data = open(&path, team)?;
+        let family: Family = "bernoulli".parse()?;
+        Laplace::fit_batches(network.clone(), &data, family, &FitOptions::default()).map(|_| ())
+    };
+    let messages: Vec<String> =
+        on_ranks(3, fit).into_iter().map(|(result, _)| result.expect_err("an error").to_string()).collect();
+    assert!(messages[2].contains("0.5"), "{messages:?}");
     assert!(messages[0].contains("gone") && messages[1].contains("gone"), "{messages:?}");
     Ok(())
 }

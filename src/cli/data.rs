@@ -1,10 +1,8 @@
 //! The data that the commands read: columns by name, rows with empty cells, and errors that name the file.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ndarray::Array2;
 use riemannian_laplace::Batches;
 use riemannian_laplace::Laplace;
 use riemannian_laplace::Model;
@@ -13,101 +11,117 @@ use riemannian_laplace::internals::likelihood::Likelihood;
 use riemannian_laplace::{Dataset, Error, Schema};
 
 use super::arguments::LikelihoodName;
+use super::columns::{EncodeArgs, LeaveOutArgs, note_encoding, refuse_twice};
 use super::console::Console;
 use super::failure::Failure;
 use super::output::counted;
 use super::source::{self, Classes, Source};
 
-/// The columns and rows that are left out.
-#[derive(Debug, Clone, Args)]
-pub struct LeaveOutArgs {
-    /// Columns to leave out, separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    ignore: Vec<String>,
-    /// Leave out rows with an empty cell; without this option an empty cell is an error
-    #[arg(long)]
-    drop_missing: bool,
-}
+/// This many classes may each have a single row.
+const FEW_CLASSES: usize = 10;
 
 impl LeaveOutArgs {
-    /// Reads a file without the columns that were named, those in `also` (which must be there) and those in
-    /// `if_present`.
-    fn read(&self, path: &Path, also: &[String], if_present: &[String], console: &Console) -> Result<Table, Failure> {
-        let table = Table::read_with(path, &self.options(also, if_present)?)?;
-        self.note_dropped(path, table.n_dropped(), console);
-        Ok(table)
-    }
-
-    /// What is read of a file without those columns as well.
-    fn options(&self, also: &[String], if_present: &[String]) -> Result<TableOptions, Failure> {
-        refuse_twice("--ignore", &self.ignore)?;
-        Ok(TableOptions {
-            ignore: self.ignore.iter().chain(also).cloned().collect(),
-            ignore_if_present: if_present.to_vec(),
-            drop_missing: self.drop_missing,
-        })
-    }
-
-    fn note_dropped(&self, path: &Path, dropped: usize, console: &Console) {
-        if dropped > 0 {
-            console.note(format!("{}: {} with empty cells left out", path.display(), counted(dropped, "row")));
-        }
-    }
-
     /// The inputs at which a posterior is to predict, in the units of the file. `not_inputs` are columns of the file in
-    /// addition to those to ignore. A file is read as its rows are needed; a pipe, which can be read once, whole.
+    /// addition to those to ignore; those in `silent` are not mentioned.
     pub fn rows_for_posterior(
         &self,
         path: &Path,
         not_inputs: &[String],
+        silent: &[String],
         posterior: &Laplace,
         console: &Console,
-    ) -> Result<Box<dyn Batches>, Failure> {
+    ) -> Result<CsvStream, Failure> {
         refuse_twice("--target", not_inputs)?;
+        refuse_sharing(path, console)?;
         let schema = posterior.schema().without_scaling();
-        if !path.is_file() {
-            refuse_sharing(path, console)?;
-            let inputs = self.read(path, not_inputs, schema.targets(), console)?.inputs_for(&schema)?;
-            let no_targets = Array2::zeros((inputs.nrows(), 0));
-            return Ok(Box::new(Dataset::new(inputs, no_targets)?));
-        }
-        let options = self.options(not_inputs, schema.targets())?;
+        let silent = [schema.targets(), schema.ignored(), silent].concat();
+        let options = self.options(not_inputs, &[])?;
         let rows = CsvStream::open(path, &options, StreamColumns::Inputs(schema), console.team().clone())?;
-        self.note_dropped(path, rows.n_dropped(), console);
-        Ok(Box::new(rows))
+        self.note_stream(path, &rows, &silent, console)?;
+        Ok(rows)
     }
 }
 
 /// A CSV file and the columns to be predicted.
 #[derive(Debug, Args)]
 pub struct DataArgs {
-    /// The data: CSV with a header, separated by commas, semicolons or tabs
+    /// The data: CSV with a header, separated by commas, semicolons or tabs; gzip is recognised
     #[arg(long, value_name = "CSV")]
     pub data: PathBuf,
-    /// The target columns, separated by commas; every other column is an input
-    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    /// The target columns, separated by commas; every other column is an input [default: those of the model or the
+    /// posterior]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub target: Vec<String>,
     #[command(flatten)]
-    leave_out: LeaveOutArgs,
+    pub leave_out: LeaveOutArgs,
+}
+
+/// What is known of data whose columns no model names.
+#[derive(Debug, Clone, Copy)]
+pub struct NewColumns<'a> {
+    /// How cells are read.
+    pub encode: &'a EncodeArgs,
+    /// The input columns in the order of the network's inputs, where it was stated.
+    pub input_order: &'a [String],
+    /// The distribution of the targets.
+    pub likelihood: LikelihoodName,
+    /// The number of classes, where it is known.
+    pub n_classes: Option<usize>,
 }
 
 impl DataArgs {
     /// Reads the file and splits its columns. Words are class labels where the likelihood takes classes.
-    pub fn read(&self, likelihood: LikelihoodName, console: &Console) -> Result<DataFile, Failure> {
-        let table = self.table(console)?;
-        let dataset = match likelihood.takes_classes() {
+    pub fn read(&self, new: NewColumns<'_>, console: &Console) -> Result<DataFile, Failure> {
+        let options = self.options_of(new)?;
+        let table = self.leave_out.read(&self.data, &options, &[], console)?;
+        let dataset = match new.likelihood.takes_classes() {
             true => table.labelled_dataset(&self.target),
             false => table.dataset(&self.target),
         };
-        self.finish(table, dataset.map_err(Failure::about(&self.data))?)
+        let dataset = dataset.map_err(Failure::about(&self.data))?;
+        self.refuse_single_rows(&dataset)?;
+        note_encoding(&self.data, dataset.schema(), console);
+        self.finish(table, dataset)
+    }
+
+    /// How a file is read whose columns no model names.
+    fn options_of(&self, new: NewColumns<'_>) -> Result<TableOptions, Failure> {
+        if self.target.is_empty() {
+            return Err(Failure::Usage("--target is needed: it names the columns to be predicted".to_string()));
+        }
+        self.check_names()?;
+        refuse_twice("--input-order", new.input_order)?;
+        if let Some(name) = new.input_order.iter().find(|name| self.target.contains(name)) {
+            return Err(Failure::Usage(format!("--input-order names the target column `{name}`")));
+        }
+        let mut options = self.leave_out.options(&[], &[])?;
+        options.input_order = new.input_order.to_vec();
+        new.encode.add_to(options, &self.target, new.likelihood, new.n_classes)
+    }
+
+    /// Refuses labels that each occur once.
+    fn refuse_single_rows(&self, dataset: &Dataset) -> Result<(), Failure> {
+        match dataset.schema().classes() {
+            Some(classes) if classes.len() == dataset.len() && classes.len() > FEW_CLASSES => {
+                let (path, target) = (self.data.display(), list_names(dataset.schema().targets()));
+                Err(Failure::Usage(format!("{path}: every row has its own label in {target}; these are no classes")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads the file and matches its columns by name with those of a schema, in the units of its scaling.
     pub fn read_for(&self, schema: &Schema, console: &Console) -> Result<DataFile, Failure> {
         self.check_target_names(schema)?;
-        let table = self.table(console)?;
-        let dataset = table.dataset_for(schema).map_err(Failure::about(&self.data))?;
-        self.finish(table, dataset)
+        self.read_file(&self.data, schema, console)
+    }
+
+    fn read_file(&self, path: &Path, schema: &Schema, console: &Console) -> Result<DataFile, Failure> {
+        let options = self.leave_out.options(&[], &[])?.for_schema(schema, schema.targets());
+        let table = self.leave_out.read(path, &options, schema.ignored(), console)?;
+        let dataset = table.dataset_for(schema).map_err(Failure::about(path))?;
+        self.check_inputs(dataset.schema())?;
+        Ok(DataFile { table, path: path.to_path_buf(), dataset })
     }
 
     /// Reads the data on which a posterior is to be scored, in the units of the file.
@@ -117,54 +131,44 @@ impl DataArgs {
 
     /// Reads another file with the columns of the data that a posterior was fitted to, in the units of the file.
     pub fn read_other(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<DataFile, Failure> {
-        let table = self.leave_out.read(path, &[], &[], console)?;
-        let dataset = table.dataset_for(&posterior.schema().without_scaling()).map_err(Failure::about(path))?;
-        Ok(DataFile { table, path: path.to_path_buf(), dataset })
+        self.read_file(path, &posterior.schema().without_scaling(), console)
     }
 
     /// The inputs of another file, which may or may not have the targets, in the units of the file.
     pub fn inputs_of(&self, path: &Path, posterior: &Laplace, console: &Console) -> Result<Box<dyn Batches>, Failure> {
-        self.leave_out.rows_for_posterior(path, &[], posterior, console)
+        Ok(Box::new(self.leave_out.rows_for_posterior(path, &[], &[], posterior, console)?))
     }
 
-    /// The data on which a posterior is to be scored, in the units of the file: read as its rows are needed, or whole
-    /// where it is a pipe, which can be read once.
+    /// The data on which a posterior is to be scored, in the units of the file, read as its rows are needed.
     pub fn rows_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<Source, Failure> {
-        if !self.data.is_file() {
-            refuse_sharing(&self.data, console)?;
-            return Ok(Source::Whole(self.read_for_posterior(posterior, console)?));
-        }
+        refuse_sharing(&self.data, console)?;
         let schema = posterior.schema().without_scaling();
         self.check_target_names(&schema)?;
-        let options = self.leave_out.options(&[], &[])?;
-        let rows = CsvStream::open(&self.data, &options, StreamColumns::Schema(schema), console.team().clone())?;
-        self.leave_out.note_dropped(&self.data, rows.n_dropped(), console);
-        self.check_inputs(rows.schema())?;
-        Ok(Source::stream(&self.data, rows))
+        self.open(StreamColumns::Schema(schema), &self.leave_out.options(&[], &[])?, console)
     }
 
     /// Opens the file to be read in batches: the columns of a schema, or those that the options name.
-    pub fn stream(
-        &self,
-        schema: Option<&Schema>,
-        likelihood: LikelihoodName,
-        console: &Console,
-    ) -> Result<Source, Failure> {
-        match schema {
-            Some(schema) => self.check_target_names(schema)?,
-            None => self.check_names()?,
+    pub fn stream(&self, schema: Option<&Schema>, new: NewColumns<'_>, console: &Console) -> Result<Source, Failure> {
+        let options = match schema {
+            Some(schema) => {
+                self.check_target_names(schema)?;
+                self.leave_out.options(&[], &[])?
+            }
+            None => self.options_of(new)?,
+        };
+        let classes = if new.likelihood.takes_classes() { Classes::Yes } else { Classes::No };
+        let source = self.open(source::columns(schema, &self.target, classes), &options, console)?;
+        if schema.is_none() {
+            note_encoding(&self.data, source.schema(), console);
         }
-        let classes = if likelihood.takes_classes() { Classes::Yes } else { Classes::No };
-        let (columns, options) = (source::columns(schema, &self.target, classes), self.leave_out.options(&[], &[])?);
-        let rows = CsvStream::open(&self.data, &options, columns, console.team().clone())?;
-        self.leave_out.note_dropped(&self.data, rows.n_dropped(), console);
-        self.check_inputs(rows.schema())?;
-        Ok(Source::stream(&self.data, rows))
+        Ok(source)
     }
 
-    fn table(&self, console: &Console) -> Result<Table, Failure> {
-        self.check_names()?;
-        self.leave_out.read(&self.data, &[], &[], console)
+    fn open(&self, columns: StreamColumns, options: &TableOptions, console: &Console) -> Result<Source, Failure> {
+        let rows = CsvStream::open(&self.data, options, columns, console.team().clone())?;
+        self.leave_out.note_stream(&self.data, &rows, rows.schema().ignored(), console)?;
+        self.check_inputs(rows.schema())?;
+        Ok(Source::stream(&self.data, rows))
     }
 
     /// Checks what the options name.
@@ -183,7 +187,7 @@ impl DataArgs {
             names.sort_unstable();
             names
         };
-        if sorted(&self.target) == sorted(schema.targets()) {
+        if self.target.is_empty() || sorted(&self.target) == sorted(schema.targets()) {
             return self.check_names();
         }
         Err(Failure::Usage(format!(
@@ -213,9 +217,9 @@ impl DataArgs {
 pub struct OptionalDataArgs {
     /// Data that were held out: CSV with a header, separated by commas, semicolons or tabs [default: the training data
     /// inside the posterior]
-    #[arg(long, value_name = "CSV", requires = "target")]
+    #[arg(long, value_name = "CSV")]
     data: Option<PathBuf>,
-    /// The target columns, separated by commas; every other column is an input
+    /// The target columns, separated by commas [default: those of the posterior]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "data")]
     target: Vec<String>,
     #[command(flatten)]
@@ -336,14 +340,5 @@ fn refuse_sharing(path: &Path, console: &Console) -> Result<(), Failure> {
     match path.exists() && console.team().size() > 1 {
         true => Err(Failure::Usage(format!("{}: several processes can share a file, not a pipe", path.display()))),
         false => Ok(()),
-    }
-}
-
-/// Refuses a list of column names in which one appears twice.
-fn refuse_twice(option: &str, names: &[String]) -> Result<(), Failure> {
-    let mut seen = HashSet::new();
-    match names.iter().find(|name| !seen.insert(*name)) {
-        Some(name) => Err(Failure::Usage(format!("{option} names the column `{name}` twice"))),
-        None => Ok(()),
     }
 }

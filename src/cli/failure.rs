@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::data::TableError;
+use riemannian_laplace::internals::data::{ColumnProblem, Remedy, TableError};
 use riemannian_laplace::internals::laplace::PosteriorError;
 
 use super::signals::INTERRUPTED;
@@ -105,6 +105,38 @@ fn flags_of(advice: &str, other: Option<&'static str>) -> Vec<String> {
     advised.chain(other).map(|flag| format!("`{flag}`")).collect()
 }
 
+/// The flags that make all columns usable, ready to be added to the command; and the other choice.
+fn remedies(problems: &[ColumnProblem]) -> Vec<String> {
+    let of = |remedy: Remedy| problems.iter().filter(move |problem| problem.remedy == remedy);
+    let named = |flag: &str, remedy: Remedy| {
+        let names: Vec<String> = of(remedy).map(|problem| quoted(&problem.column)).collect();
+        if names.is_empty() { None } else { Some(format!("{flag} {}", names.join(","))) }
+    };
+    let fillable = of(Remedy::DropOrImpute).next().is_some();
+    let drops = fillable || of(Remedy::Drop).next().is_some();
+    let flags = [
+        drops.then(|| "--drop-missing".to_string()),
+        named("--categorical", Remedy::Categorical),
+        named("--ignore", Remedy::Ignore),
+        of(Remedy::UnknownIsOther).next().map(|_| "--unknown other".to_string()),
+    ];
+    let flags: Vec<String> = flags.into_iter().flatten().collect();
+    let mut advice = Vec::new();
+    if !flags.is_empty() {
+        advice.push(format!("add `{}`", flags.join(" ")));
+    }
+    if fillable {
+        advice.push("`--impute mean` fills in missing inputs".to_string());
+    }
+    advice
+}
+
+/// A name as a shell takes it.
+fn quoted(name: &str) -> String {
+    let plain = |character: char| character.is_alphanumeric() || "_-.:/".contains(character);
+    if name.chars().all(plain) { name.to_string() } else { format!("'{}'", name.replace('\'', "'\\''")) }
+}
+
 /// The library's message, which does not mention flags, followed by the flags that do what it advises.
 fn with_flags(error: &Error) -> String {
     let message = error.to_string();
@@ -122,7 +154,7 @@ fn with_flags(error: &Error) -> String {
         Error::NoSamples { .. } => vec!["`--max-steps`, `--rtol`, `--atol`".to_string()],
         Error::BatchSize { .. } => vec!["`--metric-batch`".to_string()],
         Error::Table(TableError::UnknownColumn { .. }) => vec!["`--ignore`".to_string()],
-        Error::Table(TableError::EmptyCell { .. }) => vec!["`--ignore`, `--drop-missing`".to_string()],
+        Error::Table(TableError::Columns { problems, .. }) => remedies(problems),
         Error::TunedToBound { bound, .. } => vec![format!("`--{}`", bound.parameter.replace(' ', "-"))],
         Error::IndefiniteHessian { .. } | Error::UnboundedEvidence => {
             vec!["`--prior-precision`, `--curvature ggn`".to_string()]
@@ -131,7 +163,11 @@ fn with_flags(error: &Error) -> String {
         Error::Metadata { key: "format", .. } => vec!["`rla fit` writes posteriors".to_string()],
         _ => Vec::new(),
     };
-    if flags.is_empty() { message } else { format!("{message} ({})", flags.join(", ")) }
+    match (flags.is_empty(), message.contains('\n')) {
+        (true, _) => message,
+        (false, true) => format!("{message}\n{}", flags.join("; ")),
+        (false, false) => format!("{message} ({})", flags.join(", ")),
+    }
 }
 
 impl From<Error> for Failure {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use riemannian_laplace::Error;
 use riemannian_laplace::EvidenceOptions;
 use riemannian_laplace::Family;
@@ -14,11 +14,13 @@ use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{Free, PriorStructure};
 use riemannian_laplace::internals::laplace::FitPart;
 use riemannian_laplace::internals::team::Shard;
-use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Structure};
+use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Schema, Structure};
 
 use super::arguments::{self, LikelihoodName};
+use super::classes;
+use super::columns::EncodeArgs;
 use super::console::Console;
-use super::data::DataArgs;
+use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
 use super::fit_report::{Checks, Tuning, report};
 use super::fit_score;
@@ -28,7 +30,7 @@ use super::output::{OutputFile, Summary, counted, print, print_json, short, shor
 use super::posterior;
 use super::posterior_form::FormArgs;
 use super::prior::{self, PriorArgs};
-use super::scaling::ScalingArgs;
+use super::scaling::{self, ScalingArgs};
 use super::shard;
 use super::source::{Reading, Source};
 use super::tempering::{self, TemperingArgs};
@@ -46,9 +48,15 @@ pub struct FitArgs {
     #[command(flatten)]
     data: DataArgs,
     #[command(flatten)]
+    encode: EncodeArgs,
+    /// The input columns in the order of the network's inputs, separated by commas, where the model file does not name
+    /// them [default: the order of the file]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "from")]
+    input_order: Vec<String>,
+    #[command(flatten)]
     scaling: ScalingArgs,
-    /// The distribution of the targets
-    #[arg(long, value_enum, required_unless_present = "from")]
+    /// The distribution of the targets [default: the one the model file names]
+    #[arg(long, value_enum)]
     likelihood: Option<LikelihoodName>,
     #[command(flatten)]
     prior: PriorArgs,
@@ -87,6 +95,13 @@ const EXAMPLE: &str = "\
 Example, with prior precision and noise tuned to the data:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize --out posterior.safetensors
+
+Example, a network of `rla train`, whose file says the target, the likelihood and how the table is read:
+  rla fit --model model.safetensors --data train.csv --optimize --out posterior.safetensors
+
+Example, a network from elsewhere, with the order of its inputs and of its classes:
+  rla fit --model net.onnx --data train.csv --target kind --likelihood categorical \\
+      --input-order width,length --class-names setosa,virginica,versicolor --out posterior.safetensors
 
 Example, tuned on held-out data instead:
   rla fit --model model.safetensors --data train.csv --target y \\
@@ -151,6 +166,9 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(fit) = &fit {
         training_fit::warn(fit, console);
     }
+    if matches!(origin, Origin::New) {
+        classes::hint_at_order(&laplace, console)?;
+    }
 
     check_finite(&laplace)?;
     laplace.settle()?;
@@ -214,9 +232,10 @@ struct Prepared {
 
 /// Reads a network and its data.
 fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
-    let (Some(model), Some(likelihood)) = (&args.model, args.likelihood) else {
-        return Err(Failure::Usage("--model and --likelihood are needed without --from".to_string()));
+    let Some(model) = &args.model else {
+        return Err(Failure::Usage("--model is needed without --from".to_string()));
     };
+    let likelihood = likelihood(args, &model.path)?;
     let structure = args.form.structure(args.without_data)?;
     let family = family(args, likelihood)?;
     let mut inputs = vec![model.path.as_path(), args.data.data.as_path()];
@@ -234,7 +253,9 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&model.path))?;
-    let data = args.scaling.read(&args.data, &model.path, likelihood, reading(args, console), console)?;
+    let n_classes = Some(architecture.n_outputs()).filter(|_| likelihood == LikelihoodName::Categorical);
+    let new = NewColumns { encode: &args.encode, input_order: &args.input_order, likelihood, n_classes };
+    let data = args.scaling.read(&args.data, &model.path, new, reading(args, console), console)?;
     data.check_against(network, &family)?;
     if let Some(dataset) = data.dataset() {
         model.check(&file, dataset, console)?;
@@ -335,6 +356,18 @@ fn curvature() -> impl TypedValueParser<Value = CurvatureKind> {
         .map(|name| CurvatureKind::of_name(&name).unwrap_or_default())
 }
 
+/// The likelihood that was named, or that the model file was trained with.
+fn likelihood(args: &FitArgs, model: &Path) -> Result<LikelihoodName, Failure> {
+    if let Some(likelihood) = args.likelihood {
+        return Ok(likelihood);
+    }
+    let (schema, _) = scaling::recorded(model)?;
+    let name = schema.as_ref().and_then(Schema::likelihood);
+    name.and_then(|name| LikelihoodName::from_str(name, false).ok()).ok_or_else(|| {
+        Failure::Usage(format!("--likelihood is needed: {} does not say what it was trained with", model.display()))
+    })
+}
+
 fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure> {
     if likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
         let name = likelihood.family(&[])?.likelihood().name();
@@ -401,6 +434,7 @@ fn summary(
     };
     summary.row("parameters", model.n_params(), meaning);
     summary.row("data points", laplace.n_data(), format!("with {} each", counted(model.n_outputs(), "network output")));
+    classes::add_row(laplace.schema(), laplace.family(), model.n_outputs(), &mut summary);
     summary.row(
         "log likelihood",
         short(laplace.log_likelihood()),

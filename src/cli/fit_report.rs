@@ -5,6 +5,7 @@ use riemannian_laplace::internals::evidence::AtBound;
 use riemannian_laplace::{EvidenceOptimum, Laplace, ValidationOptimum};
 use serde::Serialize;
 
+use super::classes::{self, ClassNames};
 use super::fit_score::ScoreReport;
 use super::follow::Origin;
 use super::output::OneOrMany;
@@ -37,6 +38,8 @@ pub struct Report {
     n_params: usize,
     n_data: usize,
     n_outputs: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<ClassNames>,
     log_likelihood: f64,
     log_marginal_likelihood: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,6 +90,7 @@ pub fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tunin
         n_params: laplace.model().n_params(),
         n_data: laplace.n_data(),
         n_outputs: laplace.model().n_outputs(),
+        classes: classes::of(laplace.schema(), laplace.family(), laplace.model().n_outputs()),
         log_likelihood: laplace.log_likelihood(),
         log_marginal_likelihood: laplace.log_marginal_likelihood(),
         log_marginal_likelihood_error: laplace.log_marginal_likelihood_error(),

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod certificate;
+mod classes;
+mod columns;
 mod committee;
 mod console;
 mod data;
@@ -25,6 +27,7 @@ mod partial;
 mod posterior;
 mod posterior_form;
 mod predict;
+mod predict_columns;
 mod prior;
 mod prior_path;
 mod report;

@@ -1,11 +1,12 @@
 //! Results: files that appear whole or not at all, and what is printed to stdout.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ndarray::ArrayView1;
+use ndarray::{Array1, ArrayView1};
 use rayon::prelude::*;
 use riemannian_laplace::Error;
 use riemannian_laplace::internals::tensors::WholeFile;
@@ -98,53 +99,121 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// The rows that one thread turns into text at a time.
 const ROWS_OF_TEXT: usize = 256;
 
-/// Columns of numbers under their names.
+/// Columns of numbers and words under their names.
 #[derive(Debug, Default)]
 pub struct Columns<'a> {
     names: Vec<String>,
-    values: Vec<ArrayView1<'a, f64>>,
+    values: Vec<Values<'a>>,
+}
+
+/// The cells of a column.
+#[derive(Debug)]
+enum Values<'a> {
+    Numbers(ArrayView1<'a, f64>),
+    Owned(Array1<f64>),
+    Words(Vec<String>),
+}
+
+/// A line of a table: what stands before the columns, the row that it has of them, if any, and what stands after.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
+    /// Cells that go before, as they are written.
+    pub before: String,
+    /// The row of the columns; without one their cells are empty.
+    pub row: Option<usize>,
+    /// A cell that goes after, as it is written.
+    pub after: Option<String>,
 }
 
 impl<'a> Columns<'a> {
     /// Adds a column. All columns have the same length.
     pub fn add(&mut self, name: String, values: ArrayView1<'a, f64>) {
         self.names.push(name);
-        self.values.push(values);
+        self.values.push(Values::Numbers(values));
+    }
+
+    /// Adds a column that is its own.
+    pub fn add_own(&mut self, name: String, values: Array1<f64>) {
+        self.names.push(name);
+        self.values.push(Values::Owned(values));
+    }
+
+    /// Adds a column of words.
+    pub fn add_words(&mut self, name: String, words: Vec<String>) {
+        self.names.push(name);
+        self.values.push(Values::Words(words));
+    }
+
+    /// The names of the columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
     }
 
     /// Writes the whole table as CSV.
     pub fn write_csv(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let broken = |source| Failure::from(Error::Write { path: PathBuf::new(), source });
-        out.write_all(&self.header()).and_then(|()| out.write_all(&self.rows())).map_err(broken)
+        let lines: Vec<Line> = (0..self.len()).map(|row| Line { row: Some(row), ..Default::default() }).collect();
+        out.write_all(&header(&self.names)).and_then(|()| out.write_all(&self.lines(&lines))).map_err(broken)
     }
 
-    /// The names, as the first line of a CSV.
-    pub fn header(&self) -> Vec<u8> {
-        format!("{}\n", self.names.join(",")).into_bytes()
+    fn len(&self) -> usize {
+        match self.values.first() {
+            Some(Values::Numbers(values)) => values.len(),
+            Some(Values::Owned(values)) => values.len(),
+            Some(Values::Words(words)) => words.len(),
+            None => 0,
+        }
     }
 
-    /// The rows as CSV, each number with enough digits to read the same number back.
-    pub fn rows(&self) -> Vec<u8> {
-        let rows = self.values.first().map_or(0, ArrayView1::len);
-        let starts: Vec<usize> = (0..rows).step_by(ROWS_OF_TEXT).collect();
-        let lines = |start: &usize| {
+    /// Lines as CSV, each number with enough digits to read the same number back.
+    pub fn lines(&self, lines: &[Line]) -> Vec<u8> {
+        let text = |lines: &[Line]| {
             let mut text = String::new();
-            for row in *start..rows.min(start + ROWS_OF_TEXT) {
-                for (index, value) in self.values.iter().filter_map(|column| column.get(row)).enumerate() {
-                    text += if index == 0 { "" } else { "," };
-                    add_number(&mut text, *value);
-                }
-                text.push('\n');
-            }
+            lines.iter().for_each(|line| self.add_line(&mut text, line));
             text.into_bytes()
         };
-        starts.par_iter().map(lines).collect::<Vec<_>>().concat()
+        lines.par_chunks(ROWS_OF_TEXT).map(text).collect::<Vec<_>>().concat()
+    }
+
+    fn add_line(&self, text: &mut String, line: &Line) {
+        *text += &line.before;
+        for (index, values) in self.values.iter().enumerate() {
+            *text += if index == 0 && line.before.is_empty() { "" } else { "," };
+            let Some(row) = line.row else { continue };
+            match values {
+                Values::Numbers(values) => values.get(row).into_iter().for_each(|value| add_number(text, *value)),
+                Values::Owned(values) => values.get(row).into_iter().for_each(|value| add_number(text, *value)),
+                Values::Words(words) => *text += &cell(words.get(row).map_or("", String::as_str)),
+            }
+        }
+        if let Some(after) = &line.after {
+            *text += ",";
+            *text += after;
+        }
+        text.push('\n');
     }
 
     /// The number of values that are NaN or infinite.
     pub fn count_not_finite(&self) -> usize {
-        self.values.iter().flatten().filter(|value| !value.is_finite()).count()
+        let count = |values: &Values<'_>| match values {
+            Values::Numbers(values) => values.iter().filter(|value| !value.is_finite()).count(),
+            Values::Owned(values) => values.iter().filter(|value| !value.is_finite()).count(),
+            Values::Words(_) => 0,
+        };
+        self.values.iter().map(count).sum()
     }
+}
+
+/// Names as the first line of a CSV.
+pub fn header(names: &[String]) -> Vec<u8> {
+    let names: Vec<Cow<'_, str>> = names.iter().map(|name| cell(name)).collect();
+    format!("{}\n", names.join(",")).into_bytes()
+}
+
+/// A text as a cell of a CSV: quoted where it would not be read back as it is.
+pub fn cell(text: &str) -> Cow<'_, str> {
+    let is_plain = !text.contains([',', ';', '\t', '"', '\n', '\r']) && text.trim() == text;
+    if is_plain { Cow::Borrowed(text) } else { Cow::Owned(format!("\"{}\"", text.replace('"', "\"\""))) }
 }
 
 /// The shortest text that reads back as the same number; with an exponent where plain digits would be mostly zeros.

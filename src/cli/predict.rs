@@ -1,27 +1,26 @@
 //! `rla predict`: means, variances and probabilities at new inputs.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ndarray::{Array2, Axis};
-use riemannian_laplace::Family;
-use riemannian_laplace::Prediction;
-use riemannian_laplace::Schema;
-use riemannian_laplace::internals::data::{Batch, Pieces};
-use riemannian_laplace::internals::predict::{LatentGaussian, SamplingReport};
+use riemannian_laplace::internals::data::{Batch, CsvStream, JoinedRow, Pieces};
+use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::team::{Team, TeamError};
 use riemannian_laplace::{Batches, Error, Laplace, Method};
 
 use super::arguments;
 use super::certificate::CertificateArgs;
+use super::classes;
+use super::columns::{LeaveOutArgs, refuse_twice};
 use super::committee::Members;
 use super::console::{Console, Progress};
-use super::data::LeaveOutArgs;
 use super::failure::Failure;
 use super::method::{MethodArgs, sampling_report};
-use super::output::{Columns, OutputFile, counted, print_with};
+use super::output::{Line, OutputFile, cell, counted, header, print_with};
 use super::posterior::PosteriorArgs;
+use super::predict_columns;
 
 /// Predict at new inputs, with uncertainty
 #[derive(Debug, Args)]
@@ -35,6 +34,9 @@ pub struct PredictArgs {
     /// Columns of the file that are not inputs (separated by commas)
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     target: Vec<String>,
+    /// Columns of the file to write beside the predictions, as they are (separated by commas)
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    keep: Vec<String>,
     #[command(flatten)]
     leave_out: LeaveOutArgs,
     #[command(flatten)]
@@ -50,20 +52,27 @@ pub struct PredictArgs {
 }
 
 const EXAMPLE: &str = "\
-Columns (with _1, _2, … for several outputs):
+Columns: row, which numbers the rows of the file from 1; those of --keep; then (with _NAME of each target where there are \
+several)
   gaussian, heteroscedastic
                 mean, epistemic_variance, aleatoric_variance, total_variance, lower, upper
-  categorical   p0, p1, … (or the class names); and entropy, mutual_information where samples are drawn
-  bernoulli     p1
+  categorical   p0, p1, … (or the class names), class (the most probable), entropy, and what more data would reduce:
+                mutual_information between class and weights where samples are drawn, else logit_variance
+  bernoulli     p1, or p_WORD of the second class
   poisson       mean, total_variance, lower, upper
   --link none   f_mean_1, …, and the covariance f_cov_1_1, f_cov_1_2, …
+A row that is left out (--drop-missing) has empty predictions, and the last column, note, says why.
 
 Example:
   rla predict --posterior posterior.safetensors --inputs new.csv --out predictions.csv
 
 Example, averaging 1000 sampled networks, on a file that also holds the target:
   rla predict --posterior posterior.safetensors --inputs test.csv --target y \\
-      --method nn --samples 1000 --seed 7 --out predictions.csv";
+      --method nn --samples 1000 --seed 7 --out predictions.csv
+
+Example, beside the identifiers of the rows, whether or not a value is missing:
+  rla predict --posterior posterior.safetensors --inputs new.csv --keep id,date --drop-missing \\
+      --out predictions.csv";
 
 /// Runs the command.
 pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
@@ -79,15 +88,20 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     let members = Members::load(&args.posterior, console)?;
     members.check(&args.method)?;
     let laplace = &members.laplace;
-    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, laplace, console)?;
+    refuse_twice("--keep", &args.keep)?;
+    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, &args.keep, laplace, console)?;
+    let keep = rows.find_columns(&args.keep)?;
+    if let Some(classes) = classes::of(laplace.schema(), laplace.family(), laplace.model().n_outputs()) {
+        console.note(format!("classes: {}", classes.in_words()));
+    }
     let method = members.method(&args.method, args.method.single(), console)?;
     let outcome = {
         let progress = console.bar("predicting", rows.n_rows());
-        let job = Job { args, laplace, method: &method, progress, team: console.team() };
+        let job = Job { args, laplace, method: &method, progress, team: console.team(), rows: &rows, keep };
         match &out {
-            _ if !console.team().is_first() => return job.write(&*rows, &mut std::io::sink()).map(|_| ()),
-            Some(file) => file.write(|out| job.write(&*rows, out))?,
-            None => print_with(|out| job.write(&*rows, out))?,
+            _ if !console.team().is_first() => return job.write(&mut std::io::sink()).map(|_| ()),
+            Some(file) => file.write(|out| job.write(out))?,
+            None => print_with(|out| job.write(out))?,
         }
     };
     if outcome.not_finite > 0 {
@@ -107,6 +121,9 @@ struct Job<'a> {
     method: &'a Method,
     progress: Progress,
     team: &'a Team,
+    rows: &'a CsvStream,
+    /// The columns of the file that are written as they are.
+    keep: Vec<usize>,
 }
 
 /// What is said of all predictions.
@@ -118,7 +135,8 @@ struct Written {
 
 impl Job<'_> {
     /// Writes all predictions at the first rank; the others send theirs to it.
-    fn write(&self, rows: &dyn Batches, out: &mut dyn Write) -> Result<Written, Failure> {
+    fn write(&self, out: &mut dyn Write) -> Result<Written, Failure> {
+        let rows = self.rows;
         let mut written = Written { samples: sampling_report(self.method), not_finite: 0 };
         let broken = |source| Failure::from(Error::Write { path: PathBuf::from("the predictions"), source });
         let (mut pieces, places, mut taken) = (Pieces::of(rows), Pieces::of(rows), 0);
@@ -141,91 +159,66 @@ impl Job<'_> {
     /// Predictions at some rows: how many numbers are not finite, and the lines of the CSV, after its header if these are
     /// the first rows.
     fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
+        let lines = self.lines(batch.rows())?;
+        let first_row = batch.first_row;
         let prediction = self.laplace.predict(&batch.inputs.into_owned(), self.method)?;
         let (latent, covariances, interval);
         let columns = if self.args.method.wants_latent() {
             latent = prediction
                 .latent()?
                 .ok_or_else(|| Failure::Usage("--link none belongs to --method glm".to_string()))?;
-            covariances = flat_covariances(&latent);
-            latent_columns(&latent, &covariances)
+            covariances = predict_columns::flat_covariances(&latent);
+            predict_columns::of_latent(&latent, &covariances)
         } else {
             interval = match prediction.class_probabilities() {
                 Some(_) => None,
                 None => Some(prediction.interval(self.args.interval)?),
             };
-            prediction_columns(&prediction, interval.as_ref(), self.laplace.schema())
+            predict_columns::of(&prediction, interval.as_ref(), self.laplace, &self.args.keep)
         };
         let mut message = (columns.count_not_finite() as u64).to_le_bytes().to_vec();
-        if batch.first_row == 0 {
-            message.extend(columns.header());
+        if first_row == 0 {
+            message.extend(header(&self.header(columns.names())?));
         }
-        message.extend(columns.rows());
+        message.extend(columns.lines(&lines));
         Ok(message)
     }
-}
 
-/// Adds one column per output, with a suffix when there are several.
-fn add_outputs<'a>(columns: &mut Columns<'a>, name: &str, values: &'a Array2<f64>) {
-    let several = values.ncols() > 1;
-    for (output, column) in values.columns().into_iter().enumerate() {
-        let name = if several { format!("{name}_{}", output + 1) } else { name.to_string() };
-        columns.add(name, column);
-    }
-}
-
-fn prediction_columns<'a>(
-    prediction: &'a Prediction,
-    interval: Option<&'a (Array2<f64>, Array2<f64>)>,
-    schema: &Schema,
-) -> Columns<'a> {
-    let mut columns = Columns::default();
-    match prediction.family() {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) => {
-            add_outputs(&mut columns, "mean", &prediction.mean);
-            add_outputs(&mut columns, "epistemic_variance", &prediction.epistemic_variance);
-            add_outputs(&mut columns, "aleatoric_variance", &prediction.aleatoric_variance);
-            add_outputs(&mut columns, "total_variance", &prediction.total_variance);
+    /// The names of all columns.
+    fn header(&self, predicted: &[String]) -> Result<Vec<String>, Failure> {
+        let has_note = self.rows.n_dropped() > 0;
+        let own = ["row"].into_iter().chain(has_note.then_some("note")).chain(predicted.iter().map(String::as_str));
+        let own: Vec<&str> = own.collect();
+        if let Some(name) = self.args.keep.iter().find(|name| own.contains(&name.as_str())) {
+            return Err(Failure::Usage(format!("--keep {name}: the predictions have a column of this name")));
         }
-        Family::Categorical(_) => {
-            for (class, column) in prediction.mean.columns().into_iter().enumerate() {
-                let name = schema.classes().and_then(|classes| classes.get(class));
-                columns.add(name.cloned().unwrap_or_else(|| format!("p{class}")), column);
-            }
-            if let (Some(entropy), Some(information)) = (&prediction.entropy, &prediction.mutual_information) {
-                columns.add("entropy".to_string(), entropy.view());
-                columns.add("mutual_information".to_string(), information.view());
-            }
-        }
-        Family::Bernoulli(_) => add_outputs(&mut columns, "p1", &prediction.mean),
-        Family::Poisson(_) => {
-            add_outputs(&mut columns, "mean", &prediction.mean);
-            add_outputs(&mut columns, "total_variance", &prediction.total_variance);
-        }
+        let mut names = vec!["row".to_string()];
+        names.extend(self.args.keep.iter().chain(predicted).cloned());
+        names.extend(has_note.then(|| "note".to_string()));
+        Ok(names)
     }
-    if let Some((lower, upper)) = interval {
-        add_outputs(&mut columns, "lower", lower);
-        add_outputs(&mut columns, "upper", upper);
-    }
-    columns
-}
 
-/// The covariances, one row per point.
-fn flat_covariances(latent: &LatentGaussian) -> Array2<f64> {
-    let (points, p, _) = latent.covariance.dim();
-    let mut flat = Array2::zeros((points, p * p));
-    flat.iter_mut().zip(&latent.covariance).for_each(|(entry, covariance)| *entry = *covariance);
-    flat
-}
-
-fn latent_columns<'a>(latent: &'a LatentGaussian, covariances: &'a Array2<f64>) -> Columns<'a> {
-    let mut columns = Columns::default();
-    let outputs = latent.mean.ncols();
-    for (output, column) in latent.mean.columns().into_iter().enumerate() {
-        columns.add(format!("f_mean_{}", output + 1), column);
+    /// The lines of some rows, with those that are left out between them.
+    fn lines(&self, rows: Range<usize>) -> Result<Vec<Line>, Failure> {
+        if self.keep.is_empty() && self.rows.n_dropped() == 0 {
+            let line = |row: usize| (rows.start + row + 1).to_string();
+            let lines = (0..rows.len()).map(|row| Line { before: line(row), row: Some(row), after: None });
+            return Ok(lines.collect());
+        }
+        let has_note = self.rows.n_dropped() > 0;
+        let mut predicted = 0;
+        let mut line = |joined: JoinedRow| {
+            let mut before = joined.number.to_string();
+            joined.texts.iter().for_each(|text| before += &format!(",{}", cell(text)));
+            let note = if joined.missing.is_empty() {
+                String::new()
+            } else {
+                format!("no value of {}", joined.missing.join(", "))
+            };
+            let row = joined.missing.is_empty().then_some(predicted);
+            predicted += usize::from(row.is_some());
+            Line { before, row, after: has_note.then(|| cell(&note).into_owned()) }
+        };
+        Ok(self.rows.joined_rows(rows, &self.keep)?.into_iter().map(&mut line).collect())
     }
-    for (index, column) in covariances.axis_iter(Axis(1)).enumerate() {
-        columns.add(format!("f_cov_{}_{}", index / outputs + 1, index % outputs + 1), column);
-    }
-    columns
 }

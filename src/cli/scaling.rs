@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use riemannian_laplace::internals::data::{SCALING_KEY, SCHEMA_KEY};
+use riemannian_laplace::internals::data::{SCALING_KEY, SCHEMA_KEY, list_names};
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{Scaling, Schema, Standardize};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
-use super::data::DataArgs;
+use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
 use super::model::is_onnx;
 use super::source::{Reading, Source};
@@ -65,17 +65,25 @@ impl ScalingArgs {
         &self,
         data: &DataArgs,
         model: &Path,
-        likelihood: LikelihoodName,
+        new: NewColumns<'_>,
         reading: Reading,
         console: &Console,
     ) -> Result<Source, Failure> {
+        let likelihood = new.likelihood;
         let (schema, recorded) = recorded(model)?;
-        let plain = schema.as_ref().map(Schema::without_scaling);
+        let plain = match &schema {
+            Some(schema) => Some(named_columns(data, model, schema.without_scaling(), new)?),
+            None => None,
+        };
         let source = match (reading, &plain) {
             (Reading::Whole, Some(schema)) => Source::Whole(data.read_for(schema, console)?),
-            (Reading::Whole, None) => Source::Whole(data.read(likelihood, console)?),
-            (Reading::Streamed, schema) => data.stream(schema.as_ref(), likelihood, console)?,
+            (Reading::Whole, None) => Source::Whole(data.read(new, console)?),
+            (Reading::Streamed, schema) => data.stream(schema.as_ref(), new, console)?,
         };
+        if plain.is_none() && new.input_order.is_empty() && source.schema().inputs().len() > 1 {
+            let inputs = list_names(source.schema().inputs());
+            console.note(format!("columns → inputs by position: {inputs} (`--input-order` states another order)"));
+        }
         if source.schema().classes().is_some() && !likelihood.takes_classes() {
             let model = model.display();
             return Err(Failure::Usage(format!(
@@ -118,8 +126,21 @@ impl ScalingArgs {
     }
 }
 
+/// The columns of a model file that names them, with what the options add.
+fn named_columns(data: &DataArgs, model: &Path, schema: Schema, new: NewColumns<'_>) -> Result<Schema, Failure> {
+    if !new.input_order.is_empty() && new.input_order != schema.source_columns() {
+        return Err(Failure::Usage(format!(
+            "{}: the model file names its inputs ({}), and columns are matched by name; leave out --input-order",
+            model.display(),
+            list_names(&schema.source_columns()),
+        )));
+    }
+    let schema = new.encode.agree_with(model, schema.with_likelihood(None))?;
+    Ok(data.leave_out.add_to(schema))
+}
+
 /// The names and the scaling of the data that a model file was trained on, where it holds them.
-fn recorded(model: &Path) -> Result<(Option<Schema>, Option<Scaling>), Failure> {
+pub fn recorded(model: &Path) -> Result<(Option<Schema>, Option<Scaling>), Failure> {
     if is_onnx(model) {
         return Ok((None, None));
     }

@@ -12,9 +12,11 @@ use riemannian_laplace::{Activation, Architecture, Network, TrainingOptions, tra
 use serde::Serialize;
 
 use super::arguments::{self, LikelihoodName};
+use super::classes::{self, ClassNames};
+use super::columns::EncodeArgs;
 use super::committee::{self, CommitteeFolder};
 use super::console::Console;
-use super::data::{DataArgs, DataFile};
+use super::data::{DataArgs, DataFile, NewColumns};
 use super::failure::Failure;
 use super::online::{self, EvidenceArgs, EvidenceReport};
 use super::output::{OutputFile, Summary, print, print_json, short};
@@ -24,9 +26,13 @@ use super::scaling::StandardizeArgs;
 /// Train a network: Adam on the mean squared error or the mean negative log likelihood
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLE)]
+#[command(mut_arg("target", |arg| arg.required(true).help("The target columns, separated by commas; every other column is an input")))]
+#[command(mut_arg("strict", |arg| arg.hide(true)))]
 pub struct TrainArgs {
     #[command(flatten)]
     data: DataArgs,
+    #[command(flatten)]
+    encode: EncodeArgs,
     /// The distribution of the targets
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
@@ -39,7 +45,8 @@ pub struct TrainArgs {
     /// The activation after every hidden layer [default: tanh]
     #[arg(long, value_name = "NAME", value_parser = arguments::activation())]
     activation: Option<Activation>,
-    /// Classes of a categorical likelihood [default: the greatest label + 1, or the number of different words]
+    /// Classes of a categorical likelihood, where labels are 0, 1, …, C−1 and not all occur [default: as many as there are
+    /// different labels]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(2..))]
     classes: Option<u32>,
     /// Passes over the data
@@ -81,6 +88,10 @@ Example, columns in their own units, an identifier among them, and rows with gap
   rla train --data train.csv --target price --likelihood gaussian --standardize \\
       --ignore id --drop-missing --hidden 10 --out model.safetensors
 
+Example, gaps filled in, and a column of codes as categories (columns of words need not be named):
+  rla train --data train.csv.gz --target price --likelihood gaussian --standardize \\
+      --impute indicator --categorical zone --hidden 10 --out model.safetensors
+
 Example, classes, two hidden layers, mini-batches of 32:
   rla train --data train.csv --target label --likelihood categorical \\
       --hidden 16,16 --batch-size 32 --epochs 2000 --out model.safetensors
@@ -114,6 +125,8 @@ struct Report {
     n_data: usize,
     n_inputs: usize,
     n_outputs: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<ClassNames>,
     activation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     epochs: Option<usize>,
@@ -133,7 +146,13 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
         false => Destination::Network(OutputFile::at(&args.out, &[&args.data.data])?),
     };
     let family = args.likelihood.family(&[1.0])?;
-    let mut data = args.data.read(args.likelihood, console)?;
+    let new = NewColumns {
+        encode: &args.encode,
+        input_order: &[],
+        likelihood: args.likelihood,
+        n_classes: args.classes.map(|classes| classes as usize),
+    };
+    let mut data = args.data.read(new, console)?;
     let n_outputs = count_outputs(args, &data)?;
     data.check_targets(family.likelihood(), n_outputs)?;
     if let Some(which) = args.standardize.which(args.likelihood) {
@@ -182,7 +201,8 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     };
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
-    network.save_with_schema(out.path(), data.dataset.schema())?;
+    let schema = data.dataset.schema().clone().with_likelihood(Some(family.likelihood().name()));
+    network.save_with_schema(out.path(), &schema)?;
     let architecture = network.architecture();
     let loss = mean_loss.map(|value| loss(args, &data, value));
     if args.json {
@@ -191,6 +211,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
             n_data: data.dataset.len(),
             n_inputs: architecture.n_inputs(),
             n_outputs,
+            classes: classes::of(data.dataset.schema(), &family, n_outputs),
             activation: architecture.activation().unwrap_or(Activation::Identity).to_string(),
             epochs: path.is_none().then_some(args.epochs),
             loss: loss.map(|(value, _)| value),
@@ -205,6 +226,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     let mut summary = Summary::new(format!("network {architecture} written to {}", out.path().display()));
     summary.row("parameters", architecture.n_params(), "");
     summary.row("data points", data.dataset.len(), "");
+    classes::add_row(data.dataset.schema(), &family, n_outputs, &mut summary);
     if path.is_none() {
         summary.row("epochs", args.epochs, "");
     }

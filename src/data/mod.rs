@@ -10,33 +10,48 @@ mod batches;
 mod breaks;
 mod dataset;
 #[cfg(feature = "cli")]
+mod encoder;
+mod encoding;
+#[cfg(feature = "cli")]
+mod file;
+#[cfg(feature = "cli")]
 mod index;
 #[cfg(feature = "cli")]
 mod line_numbers;
+#[cfg(feature = "cli")]
+mod numbers;
+#[cfg(feature = "cli")]
+mod options;
 mod pieces;
 #[cfg(feature = "cli")]
 mod plain;
 #[cfg(feature = "cli")]
+mod profile;
+#[cfg(feature = "cli")]
 mod reader;
+#[cfg(feature = "cli")]
+mod recognise;
 mod scaling;
 mod schema;
+mod schema_reading;
 mod standardize;
 #[cfg(feature = "cli")]
 mod stream;
 #[cfg(feature = "cli")]
 mod table;
 
-pub use crate::error::{DataError, TableError};
+pub use crate::error::{ColumnProblem, ColumnProblemKind, DataError, Remedy, TableError};
 pub use batches::{Batch, BatchIterator, Batches, row_blocks, sum_over_blocks};
 pub(crate) use batches::{blocks_at_once, sum_over_blocks_at_once, sum_over_blocks_of};
 pub(crate) use dataset::check_targets;
 pub use dataset::{Dataset, Standardize};
-pub use pieces::Pieces;
+pub use encoding::{Impute, Unknown};
 #[cfg(feature = "cli")]
-pub use reader::TableOptions;
+pub use options::{TableOptions, UNNAMED_COLUMN};
+pub use pieces::Pieces;
 pub use scaling::{Scaling, Standardization};
 pub use schema::{SCALING_KEY, SCHEMA_KEY, Schema, list_names};
 #[cfg(feature = "cli")]
-pub use stream::{CsvStream, StreamColumns};
+pub use stream::{CsvStream, JoinedRow, StreamColumns};
 #[cfg(feature = "cli")]
 pub use table::Table;

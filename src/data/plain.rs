@@ -5,12 +5,12 @@
 //! lines. The first piece that has anything else (lines that end in a carriage return, too), and all that follows, is left
 //! to the general parser: what is accepted, and what is said about the rest, is the same.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use rayon::prelude::*;
 
+use super::file::{TableFile, TableReader};
 use crate::error::{Error, Result};
 use crate::linalg::threads_are_free;
 use crate::memory;
@@ -32,7 +32,7 @@ pub(super) struct Layout<'a> {
 /// A file that is read in pieces of whole lines.
 pub(super) struct Pieces<'a> {
     path: &'a Path,
-    file: File,
+    file: TableReader,
     /// What has been read and not been parsed.
     text: Vec<u8>,
     /// How much is read at a time.
@@ -47,14 +47,14 @@ pub(super) struct PlainLines {
 }
 
 impl<'a> Pieces<'a> {
-    /// The rest of a file from here on; `None` for what is no regular file, or where there is no room for a piece.
-    pub(super) fn open(path: &'a Path, from: u64) -> Result<Option<Self>> {
+    /// The rest of a file from here on; `None` where there is no room for a piece.
+    pub(super) fn open(file: &'a TableFile, from: u64) -> Result<Option<Self>> {
         let threads = if threads_are_free() { rayon::current_num_threads() } else { 1 };
         let length = PART * threads;
-        if !path.is_file() || memory::room() / 4 < ROOM * length as u64 {
+        if memory::room() / 4 < ROOM * length as u64 {
             return Ok(None);
         }
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let (path, mut file) = (file.path(), file.reader()?);
         file.seek(SeekFrom::Start(from)).map_err(Error::io(path))?;
         Ok(Some(Self { path, file, text: Vec::new(), length }))
     }

@@ -1,22 +1,23 @@
 //! Reading CSV: the separator is recognised, the header checked, and every error given with its line and column.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ndarray::Array2;
 
-use super::Table;
 use super::breaks::Breaks;
+use super::file::{TableFile, TableReader, endless_line};
 use super::line_numbers::LineNumbers;
+use super::numbers::{Cell, NumberStyle, is_missing};
+use super::options::UNNAMED_COLUMN;
 use super::plain::{Layout, Pieces, PlainLines};
 use super::table::{Words, missing_column};
+use super::{Table, TableOptions};
 use crate::error::{Error, Result, TableError};
 use crate::memory::{self, Reservation};
-use crate::tensors::refuse_devices;
 
 /// How much of the file is examined to recognise the separator and to estimate the number of cells.
 const LOOK_AHEAD: usize = 1 << 20;
@@ -25,27 +26,16 @@ const FIRST_CELLS: usize = 1 << 12;
 /// What to do about a file that does not fit in memory.
 const ADVICE: &str = "split the file, ignore columns, or raise the memory limit";
 
-/// Which columns and rows of a file are read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TableOptions {
-    /// Columns that are left out; each must be in the file.
-    pub ignore: Vec<String>,
-    /// Columns that are left out where they are in the file.
-    pub ignore_if_present: Vec<String>,
-    /// Leave out the rows with an empty cell outside the ignored columns (default: an empty cell is an error).
-    pub drop_missing: bool,
-}
-
 impl Table {
     /// Reads a file with a header and at least one row. The separator is `,`, `;` or a tab, whichever is most frequent
-    /// in the header. A cell is a finite number or a word; none may be empty.
+    /// in the header. A cell is a finite number, a word, or without a value.
     pub fn read(path: &Path) -> Result<Self> {
         Self::read_with(path, &TableOptions::default())
     }
 
-    /// As [`read`](Self::read), without some columns, or without the rows in which a cell is empty.
+    /// As [`read`](Self::read), without some columns, or without the rows in which a value is missing.
     pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
-        let mut open = OpenTable::open(path, options, check_memory)?;
+        let mut open = OpenTable::open(&TableFile::open(path)?, options, check_memory)?;
         let mut cells = Cells::begin(path)?;
         open.read_plain_lines(&mut cells)?;
         while open.next_row(&mut cells)?.is_some() {}
@@ -55,11 +45,14 @@ impl Table {
 
 /// A file whose header has been read; its rows come next.
 pub(super) struct OpenTable {
-    pub(super) path: PathBuf,
+    pub(super) file: TableFile,
+    options: TableOptions,
     header: Vec<String>,
     kept: Vec<usize>,
-    drop_missing: bool,
+    /// The columns in which a missing value leaves out the row.
+    required: Vec<usize>,
     separator: u8,
+    pub(super) style: NumberStyle,
     reader: csv::Reader<Breaks<BufReader<Lines>>>,
     /// The bytes read since the last record was complete.
     unfinished: Arc<AtomicU64>,
@@ -67,35 +60,60 @@ pub(super) struct OpenTable {
 }
 
 impl OpenTable {
-    /// Opens a file and reads its header, after a look at how it begins and at its length.
+    /// Reads the header of a file, after a look at how it begins and at its length.
     pub(super) fn open(
-        path: &Path,
+        file: &TableFile,
         options: &TableOptions,
         look: impl Fn(&Path, &[u8], u64) -> Result<()>,
     ) -> Result<Self> {
-        refuse_devices(path)?;
-        let file = File::open(path).map_err(Error::io(path))?;
-        let length = file.metadata().map_err(Error::io(path))?.len();
+        let path = file.path();
         let unfinished = Arc::new(AtomicU64::new(0));
-        let mut buffered = BufReader::with_capacity(LOOK_AHEAD, Lines { file, unfinished: unfinished.clone() });
+        let lines = Lines { file: file.reader()?, unfinished: unfinished.clone() };
+        let mut buffered = BufReader::with_capacity(LOOK_AHEAD, lines);
         let start = buffered.fill_buf().map_err(|error| unreadable(path, error))?;
-        look(path, start, length)?;
+        look(path, start, file.length()?)?;
         let separator = separator(start);
+        let style = NumberStyle::of(start, separator);
         let mut reader =
             csv::ReaderBuilder::new().delimiter(separator).trim(csv::Trim::All).from_reader(Breaks::new(buffered));
         let header = reader.headers().cloned();
         let header = header.map_err(|error| malformed(path, error, reader.get_mut()))?;
         let place = header.position().cloned().map(|place| reader.get_mut().after(place));
-        let header: Vec<String> =
+        let mut header: Vec<String> =
             header.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_string()).collect();
+        if let [first, _, ..] = header.as_mut_slice()
+            && first.is_empty()
+        {
+            *first = UNNAMED_COLUMN.to_string();
+        }
         check_header(path, place.map_or(1, |place| place.line()), &header)?;
         let kept = kept_columns(path, &header, options)?;
-        let (path, drop_missing) = (path.to_path_buf(), options.drop_missing);
-        let record = csv::StringRecord::new();
-        Ok(Self { path, header, kept, drop_missing, separator, reader, unfinished, record })
+        let required = match &options.required {
+            _ if !options.drop_missing => Vec::new(),
+            None => kept.clone(),
+            Some(names) => positions_among(&header, &kept, names),
+        };
+        let (file, options, record) = (file.clone(), options.clone(), csv::StringRecord::new());
+        Ok(Self { file, options, header, kept, required, separator, style, reader, unfinished, record })
     }
 
-    /// The names of the columns that are not left out.
+    /// The name of the file.
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// All columns of the file.
+    pub(super) fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// The columns that are not left out by name, read or not.
+    pub(super) fn available(&self) -> Vec<String> {
+        let left_out: HashSet<&String> = self.options.ignore.iter().chain(&self.options.ignore_if_present).collect();
+        self.header.iter().filter(|name| !left_out.contains(name)).cloned().collect()
+    }
+
+    /// The names of the columns that are read.
     pub(super) fn columns(&self) -> Vec<String> {
         self.kept.iter().filter_map(|&column| self.header.get(column).cloned()).collect()
     }
@@ -107,7 +125,7 @@ impl OpenTable {
 
     /// Goes on at the beginning of a record.
     pub(super) fn seek(&mut self, position: csv::Position) -> Result<()> {
-        self.reader.seek(position).map_err(|error| malformed(&self.path, error, self.reader.get_mut()))
+        self.reader.seek(position).map_err(|error| malformed(self.file.path(), error, self.reader.get_mut()))
     }
 
     /// Reads the next record and gives the place where it begins, and whether its row is left out; `None` at the end of the
@@ -115,20 +133,25 @@ impl OpenTable {
     pub(super) fn advance(&mut self) -> Result<Option<(csv::Position, Kept)>> {
         self.unfinished.store(0, Ordering::Relaxed);
         let read = self.reader.read_record(&mut self.record);
-        if !read.map_err(|error| malformed(&self.path, error, self.reader.get_mut()))? {
+        if !read.map_err(|error| malformed(self.file.path(), error, self.reader.get_mut()))? {
             return Ok(None);
         }
         let place = self.record.position().cloned().unwrap_or_else(csv::Position::new);
         let place = self.reader.get_mut().after(place);
-        let empty = self.kept.iter().find(|&&column| self.record.get(column).unwrap_or_default().is_empty());
-        match empty {
-            None => Ok(Some((place, Kept::Yes))),
-            Some(_) if self.drop_missing => Ok(Some((place, Kept::No))),
-            Some(&column) => {
-                let (path, column) = (self.path.clone(), name(&self.header, column));
-                Err(Error::Table(TableError::EmptyCell { path, line: place.line(), column }))
-            }
-        }
+        Ok(Some((place, if self.missing().next().is_none() { Kept::Yes } else { Kept::No })))
+    }
+
+    /// The columns because of which the last record is left out.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &String> {
+        self.required
+            .iter()
+            .filter(|column| is_missing(self.text(**column)))
+            .filter_map(|&column| self.header.get(column))
+    }
+
+    /// The text of the last record in a column of the header.
+    pub(super) fn text(&self, column: usize) -> &str {
+        self.record.get(column).unwrap_or_default()
     }
 
     /// Passes over the next row that is not left out and gives the place where it begins; `None` at the end of the file.
@@ -144,13 +167,13 @@ impl OpenTable {
     /// Adds the rows that come next as far as they are lines of plain numbers, on all threads.
     fn read_plain_lines(&mut self, cells: &mut Cells) -> Result<()> {
         let mut place = self.position();
-        let Some(mut pieces) = Pieces::open(&self.path, place.byte())? else { return Ok(()) };
-        if self.kept.is_empty() {
+        if self.kept.is_empty() || self.style != NumberStyle::Point {
             return Ok(());
         }
+        let Some(mut pieces) = Pieces::open(&self.file, place.byte())? else { return Ok(()) };
         let layout = Layout { separator: self.separator, cells: self.header.len(), kept: &self.kept };
         while let Some(lines) = pieces.next(&layout)? {
-            cells.make_room(&self.path, lines.count * self.kept.len())?;
+            cells.make_room(self.file.path(), lines.count * self.kept.len())?;
             cells.add_lines(place.line(), &lines);
             let (bytes, count) = (lines.bytes as u64, lines.count as u64);
             let (byte, line, record) = (place.byte() + bytes, place.line() + count, place.record() + count);
@@ -163,8 +186,8 @@ impl OpenTable {
     pub(super) fn next_row(&mut self, cells: &mut Cells) -> Result<Option<csv::Position>> {
         while let Some((place, kept)) = self.advance()? {
             if kept == Kept::Yes {
-                cells.make_room(&self.path, self.kept.len())?;
-                cells.add(&self.path, &self.header, &self.kept, &self.record, place.line())?;
+                cells.make_room(self.file.path(), self.kept.len())?;
+                cells.add(self.file.path(), self.texts().map(|text| self.style.read(text)), place.line())?;
                 return Ok(Some(place));
             }
             cells.dropped += 1;
@@ -172,13 +195,13 @@ impl OpenTable {
         Ok(None)
     }
 
-    /// The text of the last record in the column at this position among those that are not left out.
-    pub(super) fn cell(&self, column: usize) -> &str {
-        self.kept.get(column).and_then(|&column| self.record.get(column)).unwrap_or_default()
+    /// The texts of the last record in the columns that are read.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.kept.iter().map(|&column| self.text(column))
     }
 }
 
-/// Whether a row is read or, because of an empty cell, left out.
+/// Whether a row is read or, because of a missing value, left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Yes,
@@ -188,7 +211,7 @@ pub(super) enum Kept {
 /// A file whose lines must end: the parser keeps a whole record, so that one without an end would fill the memory.
 #[derive(Debug)]
 struct Lines {
-    file: File,
+    file: TableReader,
     /// The bytes read since the last record was complete.
     unfinished: Arc<AtomicU64>,
 }
@@ -251,30 +274,14 @@ impl Cells {
         Ok(())
     }
 
-    fn add(
-        &mut self,
-        path: &Path,
-        header: &[String],
-        kept: &[usize],
-        record: &csv::StringRecord,
-        line: u64,
-    ) -> Result<()> {
-        let text = |column: usize| record.get(column).unwrap_or_default();
+    /// Adds a row. Words and missing values are NaN, and words are kept besides.
+    fn add<'a>(&mut self, path: &Path, cells: impl Iterator<Item = Cell<'a>>, line: u64) -> Result<()> {
         let row = self.lines.len();
-        for (position, &column) in kept.iter().enumerate() {
-            let text = text(column);
-            match text.parse::<f64>() {
-                Ok(value) if value.is_finite() => self.values.push(value),
-                Ok(_) => {
-                    let column = name(header, column);
-                    return Err(Error::Table(TableError::Cell {
-                        path: path.to_path_buf(),
-                        line,
-                        column,
-                        text: text.to_string(),
-                    }));
-                }
-                Err(_) => {
+        for (position, cell) in cells.enumerate() {
+            match cell {
+                Cell::Number(value) => self.values.push(value),
+                Cell::Missing => self.values.push(f64::NAN),
+                Cell::Word(text) => {
                     self.values.push(f64::NAN);
                     let bytes = self.words.entry(position).or_default().add(row, text);
                     self.reservation.grow(&reading(path), bytes as f64 / 8.0, ADVICE)?;
@@ -297,7 +304,7 @@ impl Cells {
     }
 
     pub(super) fn into_table(self, open: &OpenTable) -> Result<Table> {
-        let (path, kept) = (&open.path, &open.kept);
+        let (path, kept) = (open.path(), &open.kept);
         if self.lines.len() == 0 {
             let what = match self.dropped {
                 0 => path.display().to_string(),
@@ -315,6 +322,8 @@ impl Cells {
         Ok(Table {
             path: path.to_path_buf(),
             columns: open.columns(),
+            available: open.available(),
+            options: open.options.clone(),
             values,
             words: self.words.into_iter().map(|(column, words)| (column, words.finish())).collect(),
             lines: self.lines,
@@ -379,11 +388,6 @@ fn check_memory(path: &Path, start: &[u8], length: u64) -> Result<()> {
     memory::check(&reading(path), 2.0 * density * length as f64, ADVICE)
 }
 
-/// The name of a column.
-fn name(header: &[String], column: usize) -> String {
-    header.get(column).cloned().unwrap_or_default()
-}
-
 /// What the memory is for.
 fn reading(path: &Path) -> String {
     format!("reading {}", path.display())
@@ -402,11 +406,7 @@ fn check_header(path: &Path, line: u64, header: &[String]) -> Result<()> {
     let mut seen = HashSet::with_capacity(header.len());
     for (index, name) in header.iter().enumerate() {
         if name.is_empty() {
-            return wrong(format!(
-                "column {} has no name in the header; name it, or remove it (pandas writes such a column unless \
-                 told `index=False`)",
-                index + 1
-            ));
+            return wrong(format!("column {} has no name in the header; name it, or remove it", index + 1));
         }
         if !seen.insert(name) {
             return wrong(format!("the column `{name}` appears twice in the header"));
@@ -415,27 +415,32 @@ fn check_header(path: &Path, line: u64, header: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The positions of the columns that are not left out.
+/// The positions of the columns that are read.
 fn kept_columns(path: &Path, header: &[String], options: &TableOptions) -> Result<Vec<usize>> {
     let present: HashSet<&String> = header.iter().collect();
     if let Some(name) = options.ignore.iter().find(|name| !present.contains(name)) {
         return Err(missing_column(path, name, header));
     }
     let left_out: HashSet<&String> = options.ignore.iter().chain(&options.ignore_if_present).collect();
-    let kept = header.iter().enumerate().filter(|(_, name)| !left_out.contains(name));
-    Ok(kept.map(|(column, _)| column).collect())
+    let kept = header.iter().enumerate().filter(|(_, name)| !left_out.contains(name) && *name != UNNAMED_COLUMN);
+    let kept: Vec<usize> = kept.map(|(column, _)| column).collect();
+    Ok(match &options.only {
+        Some(names) => positions_among(header, &kept, names),
+        None => kept,
+    })
+}
+
+/// Those columns whose names are among some.
+fn positions_among(header: &[String], columns: &[usize], names: &[String]) -> Vec<usize> {
+    let names: HashSet<&String> = names.iter().collect();
+    let is_named = |column: &usize| header.get(*column).is_some_and(|name| names.contains(name));
+    columns.iter().copied().filter(is_named).collect()
 }
 
 /// A file that could not be read, or a line in it that has no end.
 fn unreadable(path: &Path, source: io::Error) -> Error {
     match source.get_ref().and_then(|error| error.downcast_ref::<EndlessLine>()) {
-        Some(EndlessLine(most)) => Error::Memory {
-            what: format!("{}: a line of more than {most} bytes", path.display()),
-            needed: 4e-9 * *most as f64,
-            limit: 1e-9 * memory::limit() as f64,
-            reserved: 1e-9 * memory::reserved() as f64,
-            advice: "check that the file is a table".to_string(),
-        },
+        Some(EndlessLine(most)) => endless_line(path, *most),
         None => Error::Io { path: path.to_path_buf(), source },
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 use serde::{Deserialize, Serialize};
 
+use super::encoding::TableReading;
 use super::{Scaling, Standardization};
 use crate::error::{DataError, Error, Result, check_size, shown};
 
@@ -38,6 +39,9 @@ pub struct Schema {
     classes: Option<Classes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scaling: Option<Scaling>,
+    /// How files are read, unless every column is a number and none is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reading: Option<TableReading>,
 }
 
 /// The names of the classes that the labels denote.
@@ -60,6 +64,8 @@ struct Fields {
     classes: Option<Classes>,
     #[serde(default)]
     scaling: Option<Scaling>,
+    #[serde(default)]
+    reading: Option<TableReading>,
 }
 
 impl TryFrom<Fields> for Schema {
@@ -67,6 +73,9 @@ impl TryFrom<Fields> for Schema {
 
     fn try_from(fields: Fields) -> Result<Self> {
         let mut schema = Self::new(fields.inputs, fields.targets)?;
+        if let Some(reading) = fields.reading {
+            schema = schema.with_reading(reading)?;
+        }
         match fields.classes {
             None => {}
             Some(Classes::Shared(classes)) => schema = schema.with_classes(classes)?,
@@ -83,7 +92,7 @@ impl Schema {
     /// Columns by name; no name may be empty or appear twice.
     pub fn new(inputs: Vec<String>, targets: Vec<String>) -> Result<Self> {
         check_names("column", inputs.iter().chain(&targets))?;
-        Ok(Self { inputs, targets, classes: None, scaling: None })
+        Ok(Self { inputs, targets, classes: None, scaling: None, reading: None })
     }
 
     /// Default names for unnamed columns: `x1`, `x2`, … and `y` (`y1`, `y2`, … if there are several targets).
@@ -93,7 +102,15 @@ impl Schema {
             _ => (1..=n_targets).map(|column| format!("y{column}")).collect(),
         };
         let inputs = (1..=n_inputs).map(|column| format!("x{column}")).collect();
-        Self { inputs, targets, classes: None, scaling: None }
+        Self { inputs, targets, classes: None, scaling: None, reading: None }
+    }
+
+    /// With other inputs.
+    #[cfg(feature = "cli")]
+    pub(super) fn with_inputs(mut self, inputs: Vec<String>) -> Result<Self> {
+        check_names("column", inputs.iter().chain(&self.targets))?;
+        self.inputs = inputs;
+        self.check_scaling()
     }
 
     /// With class names: a target of value c is the class with index c.

@@ -1,18 +1,21 @@
 //! A CSV file of any length, read in batches: what is in memory is one batch and an index.
 
+use std::collections::HashSet;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ndarray::Array2;
 
-use super::index::{Labels, Mark, Part, at, scan};
-use super::reader::{Cells, OpenTable};
-use super::table::{missing_column, with_words};
+use super::file::TableFile;
+use super::index::{Mark, Part, at, scan};
+use super::profile::Profile;
+use super::reader::{Cells, Kept, OpenTable};
+use super::recognise::{Labels, Profiled, codes};
+use super::table::missing_column;
 use super::{Batch, BatchIterator, Batches, Dataset, Scaling, Schema, Table, TableOptions};
-use crate::error::{DataError, Error, Result, TableError, TeamError};
+use crate::error::{DataError, Error, Result, TeamError};
 use crate::memory;
 use crate::team::Team;
-use crate::tensors::require_regular;
 
 /// Which columns of a file are inputs and targets.
 #[derive(Debug, Clone)]
@@ -52,8 +55,9 @@ enum Targets {
 /// ```
 #[derive(Debug, Clone)]
 pub struct CsvStream {
-    path: PathBuf,
+    file: TableFile,
     options: TableOptions,
+    unknown: Vec<String>,
     schema: Schema,
     targets: Targets,
     marks: Vec<Mark>,
@@ -64,38 +68,81 @@ pub struct CsvStream {
 
 impl CsvStream {
     /// Opens a file and reads it once. All ranks of a team must do so together, with the same arguments.
+    ///
+    /// Columns of a schema are read as it says; unknown ones are left out. A pipe and a compressed file are held in memory.
     pub fn open(path: &Path, options: &TableOptions, columns: StreamColumns, team: Team) -> Result<Self> {
-        // The file is read more than once, which a pipe cannot be.
-        require_regular(path)?;
-        let mut table = OpenTable::open(path, options, |_, _, _| Ok(()))?;
-        let names = table.columns();
-        let labels = match &columns {
-            StreamColumns::Labels(targets) => positions(path, &names, targets)?,
-            StreamColumns::Targets(_) | StreamColumns::Schema(_) | StreamColumns::Inputs(_) => Vec::new(),
+        let columns = columns.with_fills(path, options)?;
+        let (known, targets, labels) = columns.parts();
+        let options = match known {
+            Some(schema) => options.for_schema(schema, targets),
+            None => options.for_targets(targets),
         };
-        let parts = scan(&mut table, &labels, &team)?;
-        let (mut marks, mut n_rows, mut n_dropped, mut lines) = (Vec::new(), 0, 0, 0);
-        for part in &parts {
-            let shifted = |mark: &Mark| Mark { row: mark.row + n_rows, line: mark.line + lines, ..*mark };
-            marks.extend(part.marks.iter().map(shifted));
-            (n_rows, n_dropped, lines) = (n_rows + part.rows, n_dropped + part.dropped, lines + part.lines);
-        }
-        let count = |number: u64| usize::try_from(number).map_err(|_| Error::from(TeamError::Message));
-        let (n_rows, n_dropped) = (count(n_rows)?, count(n_dropped)?);
+        let file = TableFile::open(path)?;
+        let mut table = OpenTable::open(&file, &options, |_, _, _| Ok(()))?;
+        let (names, available) = (table.columns(), table.available());
+        require(path, &available, targets)?;
+        let wanted = if labels == Labels::Classes { targets } else { &[] };
+        let parts = scan(&mut table, &codes(&names, wanted, &options, known), &team)?;
+        let Joined { marks, n_rows, n_dropped, profiles } = join(&parts, names.len())?;
         if n_rows == 0 {
             let every = if n_dropped > 0 { ": every row has an empty cell" } else { "" };
             return Err(Error::NoRows { what: format!("{}{every}", path.display()) });
         }
-        let targets = if matches!(columns, StreamColumns::Inputs(_)) { Targets::None } else { Targets::Read };
-        let schema = match columns {
-            StreamColumns::Schema(schema) | StreamColumns::Inputs(schema) => schema,
-            StreamColumns::Targets(targets) => split(path, &names, &targets)?,
-            StreamColumns::Labels(targets) => with_labels(path, split(path, &names, &targets)?, &parts)?,
+        let profiled = Profiled { path, names: &names, profiles: &profiles, options: &options };
+        let schema = match known {
+            Some(schema) => {
+                require(path, &available, &schema.source_columns())?;
+                profiled.check(schema, targets)?;
+                schema.clone()
+            }
+            None => profiled.schema(targets, labels)?,
         };
-        Ok(Self { path: path.to_path_buf(), options: options.clone(), schema, targets, marks, n_rows, n_dropped, team })
+        let targets = if matches!(columns, StreamColumns::Inputs(_)) { Targets::None } else { Targets::Read };
+        let read: HashSet<String> = names.into_iter().collect();
+        let unknown = available.into_iter().filter(|name| !read.contains(name)).collect();
+        Ok(Self { file, options, unknown, schema, targets, marks, n_rows, n_dropped, team })
     }
 
-    /// The number of rows that are left out because a cell is empty.
+    /// The columns of the file that are neither read nor left out by name.
+    pub fn unknown_columns(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// The positions in the header of columns of the file, read or not.
+    pub fn find_columns(&self, names: &[String]) -> Result<Vec<usize>> {
+        let table = OpenTable::open(&self.file, &self.options, |_, _, _| Ok(()))?;
+        let position = |name: &String| table.header().iter().position(|column| column == name);
+        let missing = |name: &String| missing_column(self.file.path(), name, table.header());
+        names.iter().map(|name| position(name).ok_or_else(|| missing(name))).collect()
+    }
+
+    /// The rows of a range as they are in the file, with the texts of some columns; and those that are left out between them and
+    /// after them (and before the first of all).
+    pub fn joined_rows(&self, rows: Range<usize>, columns: &[usize]) -> Result<Vec<JoinedRow>> {
+        let mut table = OpenTable::open(&self.file, &self.options, |_, _, _| Ok(()))?;
+        let (mut row, mut record) = (0, 0);
+        if let Some(mark) = self.mark_before(rows.start).filter(|_| rows.start > 0) {
+            table.seek(at(mark.byte, mark.line))?;
+            (row, record) = (mark.row as usize, mark.record);
+        }
+        let mut joined = Vec::with_capacity(rows.len());
+        while let Some((_, kept)) = table.advance()? {
+            record += 1;
+            if kept == Kept::Yes && row == rows.end {
+                break;
+            }
+            let belongs = if kept == Kept::Yes { row >= rows.start } else { row > rows.start || rows.start == 0 };
+            if belongs {
+                let texts = columns.iter().map(|column| table.text(*column).to_string()).collect();
+                let missing = table.missing().cloned().collect();
+                joined.push(JoinedRow { number: record, texts, missing });
+            }
+            row += usize::from(kept == Kept::Yes);
+        }
+        Ok(joined)
+    }
+
+    /// The number of rows that are left out because a value is missing.
     pub fn n_dropped(&self) -> usize {
         self.n_dropped
     }
@@ -113,20 +160,25 @@ impl CsvStream {
     pub fn read_all(&self) -> Result<Dataset> {
         let columns = (self.schema.inputs().len() + self.schema.targets().len()) as f64;
         let advice = "leave the training data out of the posterior, or allow more memory";
-        memory::check(&format!("keeping {}", self.path.display()), 3.0 * self.n_rows as f64 * columns, advice)?;
+        memory::check(&format!("keeping {}", self.file.path().display()), 3.0 * self.n_rows as f64 * columns, advice)?;
         let table = self.rows(0..self.n_rows, self.n_rows)?.table()?;
         table.dataset_for(&self.schema)
     }
 
     /// Adds the file and the line to an error about a data point.
     pub fn locate(&self, error: Error) -> Error {
-        error.located(&self.path, |row| self.line(row))
+        error.located(self.file.path(), |row| self.line(row))
     }
 
     /// The line of the file in which a row begins.
     fn line(&self, row: usize) -> Result<u64> {
         let mut rows = self.rows(row..self.n_rows.min(row + 1), 1)?;
         Ok(rows.place()?.map_or(0, |place| place.line()))
+    }
+
+    fn mark_before(&self, row: usize) -> Option<&Mark> {
+        let after = self.marks.partition_point(|mark| mark.row <= row as u64);
+        after.checked_sub(1).and_then(|index| self.marks.get(index))
     }
 
     /// The rows of a range, from the nearest mark before it.
@@ -137,11 +189,9 @@ impl CsvStream {
         if rows.start > rows.end || rows.end > self.n_rows {
             return Err(Error::Data(DataError::Rows { start: rows.start, end: rows.end, n_rows: self.n_rows }));
         }
-        let mut table = OpenTable::open(&self.path, &self.options, |_, _, _| Ok(()))?;
-        let after = self.marks.partition_point(|mark| mark.row <= rows.start as u64);
-        let before = after.checked_sub(1).and_then(|index| self.marks.get(index));
+        let mut table = OpenTable::open(&self.file, &self.options, |_, _, _| Ok(()))?;
         let mut skipped = rows.start;
-        if let Some(mark) = before {
+        if let Some(mark) = self.mark_before(rows.start) {
             table.seek(at(mark.byte, mark.line))?;
             skipped -= mark.row as usize;
         }
@@ -204,11 +254,12 @@ impl Rows<'_> {
     /// The next rows.
     fn table(&mut self) -> Result<Table> {
         let count = self.most_rows.min(self.end - self.next);
-        let mut cells = Cells::begin(&self.stream.path)?;
+        let mut cells = Cells::begin(self.stream.file.path())?;
         while cells.len() < count && self.table.next_row(&mut cells)?.is_some() {}
         self.next += cells.len();
         if cells.len() < count {
-            let what = format!("{}: number of rows, which changed while it was read", self.stream.path.display());
+            let what =
+                format!("{}: number of rows, which changed while it was read", self.stream.file.path().display());
             return Err(Error::Size { what, expected: self.stream.n_rows, found: self.next });
         }
         cells.into_table(&self.table)
@@ -230,37 +281,76 @@ impl<'a> Iterator for Rows<'a> {
     }
 }
 
-/// The named columns as targets, all others as inputs.
-fn split(path: &Path, names: &[String], targets: &[String]) -> Result<Schema> {
-    positions(path, names, targets)?;
-    let inputs = names.iter().filter(|name| !targets.contains(name)).cloned().collect();
-    Schema::new(inputs, targets.to_vec())
+/// A row of the file beside its prediction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinedRow {
+    /// Its number among all rows of data, counting from 1.
+    pub number: u64,
+    /// The texts of the columns that were asked for.
+    pub texts: Vec<String>,
+    /// The columns whose missing values leave out the row; none where it is read.
+    pub missing: Vec<String>,
 }
 
-/// The positions of columns by name.
-fn positions(path: &Path, names: &[String], wanted: &[String]) -> Result<Vec<usize>> {
-    let position = |name: &String| names.iter().position(|column| column == name);
-    wanted.iter().map(|name| position(name).ok_or_else(|| missing_column(path, name, names))).collect()
-}
-
-/// The schema with the classes that the labels name, where they are words.
-fn with_labels(path: &Path, schema: Schema, parts: &[Part]) -> Result<Schema> {
-    let mut all = vec![Labels::default(); schema.targets().len()];
-    let mut lines = 0;
-    for part in parts {
-        all.iter_mut().zip(&part.labels).for_each(|(all, labels)| all.add(labels, lines));
-        lines += part.lines;
+impl StreamColumns {
+    /// The schema, where it is known; the targets that are read; and whether these are classes.
+    fn parts(&self) -> (Option<&Schema>, &[String], Labels) {
+        match self {
+            StreamColumns::Targets(targets) => (None, targets, Labels::Numbers),
+            StreamColumns::Labels(targets) => (None, targets, Labels::Classes),
+            StreamColumns::Schema(schema) => (Some(schema), schema.targets(), Labels::Numbers),
+            StreamColumns::Inputs(schema) => (Some(schema), &[], Labels::Numbers),
+        }
     }
-    let word = all.iter().find_map(|labels| labels.word.zip(labels.words.first()));
-    let Some((word_line, word)) = word else { return Ok(schema) };
-    match all.iter().find_map(|labels| labels.number) {
-        Some((number_line, number)) => Err(Error::Table(TableError::MixedLabels {
-            path: path.to_path_buf(),
-            word: word.clone(),
-            word_line,
-            number,
-            number_line,
-        })),
-        None => with_words(schema, &all.into_iter().map(|labels| labels.words).collect::<Vec<_>>()),
+
+    /// What stands in the place of missing inputs follows from all rows, which are read into memory once.
+    fn with_fills(self, path: &Path, options: &TableOptions) -> Result<Self> {
+        Ok(match self {
+            StreamColumns::Targets(targets) if options.impute.is_some() => {
+                let table = Table::read_with(path, &options.for_targets(&targets))?;
+                StreamColumns::Schema(table.dataset(&targets)?.schema().clone())
+            }
+            StreamColumns::Labels(targets) if options.impute.is_some() => {
+                let table = Table::read_with(path, &options.for_targets(&targets))?;
+                StreamColumns::Schema(table.labelled_dataset(&targets)?.schema().clone())
+            }
+            columns => columns,
+        })
+    }
+}
+
+/// What was found in a whole file.
+struct Joined {
+    marks: Vec<Mark>,
+    n_rows: usize,
+    n_dropped: usize,
+    profiles: Vec<Profile>,
+}
+
+/// Puts the parts of a file together.
+fn join(parts: &[Part], n_columns: usize) -> Result<Joined> {
+    let (mut marks, mut n_rows, mut n_dropped, mut lines) = (Vec::new(), 0, 0, 0);
+    let mut profiles = vec![Profile::default(); n_columns];
+    for part in parts {
+        let shifted = |mark: &Mark| Mark {
+            row: mark.row + n_rows,
+            line: mark.line + lines,
+            record: mark.record + n_rows + n_dropped,
+            ..*mark
+        };
+        marks.extend(part.marks.iter().map(shifted));
+        profiles.iter_mut().zip(&part.profiles).for_each(|(all, profile)| all.add(profile, lines));
+        (n_rows, n_dropped, lines) = (n_rows + part.rows, n_dropped + part.dropped, lines + part.lines);
+    }
+    let count = |number: u64| usize::try_from(number).map_err(|_| Error::from(TeamError::Message));
+    Ok(Joined { marks, n_rows: count(n_rows)?, n_dropped: count(n_dropped)?, profiles })
+}
+
+/// Refuses a file without some column.
+fn require(path: &Path, available: &[String], wanted: &[String]) -> Result<()> {
+    let present: HashSet<&String> = available.iter().collect();
+    match wanted.iter().find(|name| !present.contains(name)) {
+        Some(name) => Err(missing_column(path, name, available)),
+        None => Ok(()),
     }
 }

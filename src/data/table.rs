@@ -1,21 +1,25 @@
 //! A CSV file with a header, and the data sets made from it: columns by name, labels as words or numbers.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ndarray::{Array2, Axis};
 
+use super::encoding::{Impute, InputColumn, Unknown};
 use super::line_numbers::LineNumbers;
+use super::numbers::Cell;
+use super::profile::{Codes, Profile, code};
+use super::recognise::{Labels, Profiled, codes};
 use super::schema::list_names;
-use super::{Dataset, Schema};
+use super::{Dataset, Schema, TableOptions};
 use crate::error::{Error, Result, TableError, shown};
 use crate::likelihood::Likelihood;
-use crate::memory::Reservation;
+use crate::memory::{self, Reservation};
 
-/// A CSV file: named columns, and cells that are finite numbers or words.
+/// A CSV file: named columns, and cells that are finite numbers, words, or without a value.
 ///
 /// ```
 /// # use riemannian_laplace::internals::data::Table;
@@ -35,7 +39,10 @@ use crate::memory::Reservation;
 pub struct Table {
     pub(super) path: PathBuf,
     pub(super) columns: Vec<String>,
-    /// NaN where the cell is a word.
+    /// The columns of the file, unknown ones included, without those that were left out by name.
+    pub(super) available: Vec<String>,
+    pub(super) options: TableOptions,
+    /// NaN where the cell is a word or has no value.
     pub(super) values: Array2<f64>,
     /// The columns that contain words.
     pub(super) words: BTreeMap<usize, Words>,
@@ -61,12 +68,18 @@ impl Table {
         &self.columns
     }
 
-    /// All cells; words are NaN.
+    /// The columns of the file that are neither read nor left out by name.
+    pub fn unknown_columns(&self) -> Vec<String> {
+        let known: HashSet<&String> = self.columns.iter().collect();
+        self.available.iter().filter(|name| !known.contains(name)).cloned().collect()
+    }
+
+    /// All cells; words and missing values are NaN.
     pub fn values(&self) -> &Array2<f64> {
         &self.values
     }
 
-    /// The number of rows that were left out because a cell was empty.
+    /// The number of rows that were left out because a value was missing.
     pub fn n_dropped(&self) -> usize {
         self.dropped
     }
@@ -74,35 +87,24 @@ impl Table {
     /// The cells of one column, which must be numbers.
     pub fn column(&self, name: &str) -> Result<Vec<f64>> {
         let position = self.columns.iter().position(|column| column == name);
-        let position = position.ok_or_else(|| missing_column(&self.path, name, &self.columns))?;
-        self.refuse_words(&[position])?;
-        Ok(self.values.column(position).to_vec())
+        let position = position.ok_or_else(|| missing_column(&self.path, name, &self.available))?;
+        let column = self.values.column(position);
+        match column.iter().position(|value| value.is_nan()) {
+            None => Ok(column.to_vec()),
+            Some(row) => Err(self.no_number(position, row)),
+        }
     }
 
-    /// The named columns as targets and all others, in order, as inputs; every cell must be a number.
+    /// The named columns as targets, which must be numbers, and all others, in order, as inputs.
     pub fn dataset(&self, targets: &[String]) -> Result<Dataset> {
-        self.refuse_words(&(0..self.columns.len()).collect::<Vec<_>>())?;
-        let (inputs, targets) = self.split(targets)?;
-        let schema = Schema::new(self.names(&inputs), self.names(&targets))?;
-        Dataset::new(self.numbers(&inputs)?, self.numbers(&targets)?)?.with_schema(schema)
+        self.new_dataset(targets, Labels::Numbers)
     }
 
     /// As [`dataset`](Self::dataset), with class labels as targets. Words become the classes 0, 1, … in their sorted
-    /// order, and the schema keeps them; numeric labels are kept. Several targets share their classes if they have at
-    /// most two words between them (`no`, `yes`); otherwise each has its own.
+    /// order, and the schema keeps them; so do whole numbers, unless they are 0, 1, …, C−1. Several targets share their
+    /// classes if they have at most two between them (`no`, `yes`); otherwise each has its own.
     pub fn labelled_dataset(&self, targets: &[String]) -> Result<Dataset> {
-        let (inputs, targets) = self.split(targets)?;
-        if targets.iter().all(|column| !self.words.contains_key(column)) {
-            return self.dataset(&self.names(&targets));
-        }
-        self.refuse_mixed(&targets)?;
-        let words_of = |column: &usize| {
-            let words = self.words.get(column).map_or(&[][..], |words| &words.distinct);
-            words.iter().cloned().collect::<BTreeSet<String>>()
-        };
-        let words: Vec<BTreeSet<String>> = targets.iter().map(words_of).collect();
-        let schema = with_words(Schema::new(self.names(&inputs), self.names(&targets))?, &words)?;
-        Dataset::new(self.numbers(&inputs)?, self.labels(&targets, &schema)?)?.with_schema(schema)
+        self.new_dataset(targets, Labels::Classes)
     }
 
     /// The inputs that a schema names, in its order and in the network's units.
@@ -110,22 +112,150 @@ impl Table {
     /// Every input must be present, in any order. Targets may be present and are left out; a column that is neither is
     /// an error.
     pub fn inputs_for(&self, schema: &Schema) -> Result<Array2<f64>> {
-        let positions = self.positions();
-        let inputs = self.find(&positions, schema.inputs())?;
-        self.refuse_unknown(schema)?;
-        schema.scale_inputs(self.numbers(&inputs)?.view())
+        self.check_columns(schema, &[])?;
+        schema.scale_inputs(self.inputs(schema)?.view())
     }
 
     /// The inputs and targets that a schema names, in its order and in the network's units. Labels are looked up among
     /// the schema's classes, if it has any. (In the original units: [`Schema::without_scaling`].)
     pub fn dataset_for(&self, schema: &Schema) -> Result<Dataset> {
-        let positions = self.positions();
-        let inputs = self.numbers(&self.find(&positions, schema.inputs())?)?;
-        let targets = self.find(&positions, schema.targets())?;
-        self.refuse_unknown(schema)?;
-        let labels = self.labels(&targets, schema)?;
-        let inputs = schema.scale_inputs(inputs.view())?;
+        self.check_columns(schema, schema.targets())?;
+        let labels = self.labels(&self.find(&self.positions(), schema.targets())?, schema)?;
+        let inputs = schema.scale_inputs(self.inputs(schema)?.view())?;
         Dataset::new(inputs, schema.scale_targets(labels.view())?)?.with_schema(schema.clone())
+    }
+
+    /// Inputs and targets of data that are seen for the first time.
+    fn new_dataset(&self, targets: &[String], labels: Labels) -> Result<Dataset> {
+        let positions = self.find(&self.positions(), targets)?;
+        let wanted = if labels == Labels::Classes { targets } else { &[] };
+        let profiles = self.profiles(&codes(&self.columns, wanted, &self.options, None));
+        let schema = self.profiled(&profiles).schema(targets, labels)?;
+        let schema = match self.options.impute {
+            Some(impute) => self.filled(schema, impute)?,
+            None => schema,
+        };
+        Dataset::new(self.inputs(&schema)?, self.labels(&positions, &schema)?)?.with_schema(schema)
+    }
+
+    /// Checks that the columns of a schema are there and can be read as it says.
+    fn check_columns(&self, schema: &Schema, targets: &[String]) -> Result<()> {
+        let positions = self.positions();
+        let columns = schema.source_columns();
+        let mut found = self.find(&positions, &columns)?;
+        found.extend(self.find(&positions, targets)?);
+        let known: HashSet<&String> = columns.iter().chain(schema.targets()).collect();
+        if let Some(name) = self.columns.iter().find(|name| !known.contains(name)) {
+            return Err(Error::Table(TableError::UnknownColumn { path: self.path.clone(), column: name.clone() }));
+        }
+        // Where all are numbers there is nothing to look for.
+        let numbers = self.columns_of_numbers();
+        let are_numbers = found.iter().all(|&column| numbers.get(column).copied().unwrap_or_default());
+        if are_numbers && schema.input_columns().iter().all(InputColumn::is_plain) {
+            return Ok(());
+        }
+        let profiles = self.profiles(&codes(&self.columns, &[], &self.options, Some(schema)));
+        self.profiled(&profiles).check(schema, targets)
+    }
+
+    fn profiled<'a>(&'a self, profiles: &'a [Profile]) -> Profiled<'a> {
+        Profiled { path: &self.path, names: &self.columns, profiles, options: &self.options }
+    }
+
+    /// What the cells of each column are.
+    fn profiles(&self, codes: &[Codes]) -> Vec<Profile> {
+        let numbers = self.columns_of_numbers();
+        let first = self.values.rows().into_iter().next();
+        let of = |(column, (codes, is_numbers)): (usize, (&Codes, bool))| {
+            if is_numbers && *codes == Codes::Ignored {
+                let first = first.as_ref().and_then(|row| row.get(column)).map(|value| (self.line(0), *value));
+                return Profile::of_numbers(self.values.nrows(), first);
+            }
+            let mut profile = Profile::default();
+            for (row, cell) in self.cells_of(column).enumerate() {
+                profile.see(self.line(row), cell, *codes);
+            }
+            profile
+        };
+        codes.iter().zip(numbers).enumerate().map(of).collect()
+    }
+
+    /// Which columns hold nothing but numbers, in one pass over the rows.
+    fn columns_of_numbers(&self) -> Vec<bool> {
+        let mut numbers = vec![true; self.columns.len()];
+        for row in self.values.rows() {
+            numbers.iter_mut().zip(row).for_each(|(numbers, value)| *numbers &= !value.is_nan());
+        }
+        numbers
+    }
+
+    /// The cells of a column, in order.
+    fn cells_of(&self, column: usize) -> impl Iterator<Item = Cell<'_>> {
+        let words = self.words.get(&column);
+        let mut cells = words.map_or(&[][..], |words| &words.cells).iter().peekable();
+        self.values.column(column).into_iter().enumerate().map(move |(row, value)| {
+            let word = cells.next_if(|cell| cell.0 == row).and_then(|cell| words?.distinct.get(cell.1));
+            match word {
+                Some(word) => Cell::Word(word),
+                None if value.is_nan() => Cell::Missing,
+                None => Cell::Number(*value),
+            }
+        })
+    }
+
+    /// The inputs of a schema, in the units of the file.
+    fn inputs(&self, schema: &Schema) -> Result<Array2<f64>> {
+        let columns = schema.input_columns();
+        let positions = self.find(&self.positions(), &schema.source_columns())?;
+        if columns.iter().all(InputColumn::is_plain) {
+            return Ok(self.cells(&positions));
+        }
+        let unknown = if self.options.unknown == Unknown::Other { Unknown::Other } else { schema.unknown() };
+        let (rows, width) = (self.values.nrows(), schema.inputs().len());
+        memory::check(
+            &format!("the inputs of {}", self.path.display()),
+            (rows * width) as f64,
+            "ignore columns of words",
+        )?;
+        let (mut inputs, mut first) = (Array2::zeros((rows, width)), 0);
+        for (column, &position) in columns.iter().zip(&positions) {
+            let (encoder, last) = (column.encoder(), first + column.width());
+            for ((row, cell), mut inputs) in self.cells_of(position).enumerate().zip(inputs.rows_mut()) {
+                let inputs = inputs.as_slice_mut().and_then(|inputs| inputs.get_mut(first..last));
+                let encoded = inputs.and_then(|inputs| encoder.encode(cell, unknown, inputs));
+                encoded.ok_or_else(|| self.no_number(position, row))?;
+            }
+            first = last;
+        }
+        Ok(inputs)
+    }
+
+    /// A schema that says what stands in the place of missing inputs.
+    fn filled(&self, schema: Schema, impute: Impute) -> Result<Schema> {
+        let mut columns = schema.input_columns().into_owned();
+        let positions = self.find(&self.positions(), &schema.source_columns())?;
+        for (column, &position) in columns.iter_mut().zip(&positions) {
+            let values: Vec<f64> =
+                self.cells_of(position).filter_map(|cell| super::encoder::value(&column.kind, cell)).collect();
+            column.fill = Some(match impute {
+                _ if values.is_empty() => 0.0,
+                Impute::Mean | Impute::Indicator => values.iter().sum::<f64>() / values.len() as f64,
+                Impute::Median => median(values),
+            });
+            column.indicator = impute == Impute::Indicator && self.cells_of(position).any(|cell| cell == Cell::Missing);
+        }
+        schema.with_columns(columns)
+    }
+
+    /// The error of a cell that is not a number.
+    fn no_number(&self, column: usize, row: usize) -> Error {
+        let text = match self.cells_of(column).nth(row) {
+            Some(Cell::Word(word)) => word.to_string(),
+            Some(Cell::Number(value)) => value.to_string(),
+            Some(Cell::Missing) | None => String::new(),
+        };
+        let (path, column) = (self.path.clone(), self.columns.get(column).cloned().unwrap_or_default());
+        Error::Table(TableError::Cell { path, line: self.line(row), column, text })
     }
 
     /// Adds the file and line to an error about a data point.
@@ -146,45 +276,18 @@ impl Table {
         data.check_targets(likelihood, n_outputs).map_err(|error| self.locate(error))
     }
 
-    /// The positions of all other columns and of the named ones.
-    fn split(&self, targets: &[String]) -> Result<(Vec<usize>, Vec<usize>)> {
-        let targets = self.find(&self.positions(), targets)?;
-        let taken: HashSet<usize> = targets.iter().copied().collect();
-        Ok(((0..self.columns.len()).filter(|column| !taken.contains(column)).collect(), targets))
-    }
-
     fn positions(&self) -> HashMap<&str, usize> {
         self.columns.iter().enumerate().map(|(position, name)| (name.as_str(), position)).collect()
     }
 
     fn find(&self, positions: &HashMap<&str, usize>, names: &[String]) -> Result<Vec<usize>> {
-        let missing = |name: &String| missing_column(&self.path, name, &self.columns);
+        let missing = |name: &String| missing_column(&self.path, name, &self.available);
         names.iter().map(|name| positions.get(name.as_str()).copied().ok_or_else(|| missing(name))).collect()
-    }
-
-    fn refuse_unknown(&self, schema: &Schema) -> Result<()> {
-        let known: HashSet<&String> = schema.inputs().iter().chain(schema.targets()).collect();
-        match self.columns.iter().find(|name| !known.contains(name)) {
-            Some(name) => {
-                Err(Error::Table(TableError::UnknownColumn { path: self.path.clone(), column: name.clone() }))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn names(&self, columns: &[usize]) -> Vec<String> {
-        columns.iter().filter_map(|&column| self.columns.get(column)).cloned().collect()
     }
 
     /// The line of the file that a row comes from; 0 if there is no such row.
     pub fn line(&self, row: usize) -> u64 {
         self.lines.of(row)
-    }
-
-    /// Columns of numbers; a word is an error.
-    fn numbers(&self, columns: &[usize]) -> Result<Array2<f64>> {
-        self.refuse_words(columns)?;
-        Ok(self.cells(columns))
     }
 
     /// Columns of cells, row by row: neighbours are copied together.
@@ -200,86 +303,43 @@ impl Table {
         Array2::from_shape_vec(shape, cells).unwrap_or_else(|_| self.values.select(Axis(1), columns))
     }
 
-    /// Refuses the first word in any of the columns.
-    fn refuse_words(&self, columns: &[usize]) -> Result<()> {
-        let first = |&column: &usize| {
-            let words = self.words.get(&column)?;
-            let &(row, word) = words.cells.first()?;
-            Some((row, column, words.distinct.get(word)?))
-        };
-        match columns.iter().filter_map(first).min() {
-            Some((row, column, word)) => Err(Error::Table(TableError::Cell {
-                path: self.path.clone(),
-                line: self.line(row),
-                column: self.names(&[column]).concat(),
-                text: word.clone(),
-            })),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses label columns that hold both words and numbers.
-    fn refuse_mixed(&self, columns: &[usize]) -> Result<()> {
-        let number = columns.iter().find_map(|&column| {
-            let values = self.values.column(column);
-            values.iter().enumerate().find(|(_, value)| !value.is_nan()).map(|(row, value)| (row, *value))
-        });
-        let word = columns.iter().find_map(|column| {
-            let words = self.words.get(column)?;
-            let &(row, word) = words.cells.first()?;
-            Some((row, words.distinct.get(word)?))
-        });
-        match (number, word) {
-            (Some((number_row, number)), Some((word_row, word))) => Err(Error::Table(TableError::MixedLabels {
-                path: self.path.clone(),
-                word: word.clone(),
-                word_line: self.line(word_row),
-                number,
-                number_line: self.line(number_row),
-            })),
-            _ => Ok(()),
-        }
-    }
-
     /// Targets as numbers: where the schema names a column's classes, the positions of the labels among them. A numeric
     /// label is looked up in its shortest written form.
     fn labels(&self, columns: &[usize], schema: &Schema) -> Result<Array2<f64>> {
         let mut labels = self.cells(columns);
         for ((target, &column), mut labels) in columns.iter().enumerate().zip(labels.columns_mut()) {
-            let Some(classes) = schema.classes_of(target) else {
-                self.refuse_words(&[column])?;
-                continue;
-            };
+            let Some(classes) = schema.classes_of(target) else { continue };
             let index: HashMap<&str, usize> = classes.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
-            let words = self.words.get(&column);
-            let mut cells = words.map_or(&[][..], |words| &words.cells).iter().peekable();
-            for (row, label) in labels.iter_mut().enumerate() {
-                let word = cells.next_if(|cell| cell.0 == row).and_then(|cell| words?.distinct.get(cell.1));
-                let text = word.map_or_else(|| Cow::Owned(label.to_string()), |word| Cow::Borrowed(word.as_str()));
-                let found = index.get(text.as_ref()).ok_or_else(|| {
+            for ((row, cell), label) in self.cells_of(column).enumerate().zip(labels.iter_mut()) {
+                let text = match cell {
+                    Cell::Word(word) => Cow::Borrowed(word),
+                    Cell::Number(value) => Cow::Owned(code(value)),
+                    Cell::Missing => return Err(self.no_number(column, row)),
+                };
+                let number = text.parse::<usize>().ok().filter(|number| *number < classes.len());
+                let found = index.get(text.as_ref()).copied().or(number.filter(|_| schema.has_numbered_labels()));
+                let found = found.ok_or_else(|| {
                     Error::Table(TableError::UnknownClass {
                         path: self.path.clone(),
                         line: self.line(row),
-                        column: self.names(&[column]).concat().into(),
+                        column: self.columns.get(column).cloned().unwrap_or_default().into(),
                         label: text.as_ref().into(),
                         classes: list_names(classes).into(),
                     })
                 })?;
-                *label = *found as f64;
+                *label = found as f64;
             }
         }
         Ok(labels)
     }
 }
 
-/// A schema whose labels are words, given those of each target: all targets share their classes where there is one target
-/// or at most two words; otherwise each has its own.
-pub(super) fn with_words(schema: Schema, words: &[BTreeSet<String>]) -> Result<Schema> {
-    let shared: BTreeSet<&String> = words.iter().flatten().collect();
-    if words.len() == 1 || shared.len() <= 2 {
-        return schema.with_classes(shared.into_iter().cloned().collect());
-    }
-    schema.with_target_classes(words.iter().map(|words| words.iter().cloned().collect()).collect())
+/// The middle value, or the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let upper = values.get(values.len() / 2).copied().unwrap_or_default();
+    let lower = values.get((values.len().max(1) - 1) / 2).copied().unwrap_or_default();
+    lower + 0.5 * (upper - lower)
 }
 
 /// At most this many columns are named in a message.

@@ -42,6 +42,9 @@ pub enum DataError {
     /// Data that are standardised already.
     #[error("the data set is standardised already; standardise the original one")]
     AlreadyScaled,
+    /// Columns of files that do not make up the inputs.
+    #[error("the columns of the files do not make up the inputs; the model or posterior is damaged")]
+    OtherEncoding,
     /// A file that does not hold a scaling.
     #[error("{path}: not a valid scaling: {problem}; expected {{\"inputs\": {{\"mean\": […], \"scale\": […]}}, \"targets\": {{…}}}}", path = .path.display(), problem = printable(.problem))]
     ScalingFile {

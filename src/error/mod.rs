@@ -43,7 +43,7 @@ pub use reference::{InvalidChains, Refusal};
 pub use samples::{JoinError, SamplingCount};
 pub use selection::SelectionError;
 pub use state_dict::StateDictProblem;
-pub use table::TableError;
+pub use table::{ColumnProblem, ColumnProblemKind, Remedy, TableError};
 pub use target::{NoiseError, TargetError};
 pub use team::TeamError;
 pub use tensors::TensorError;

@@ -8,9 +8,9 @@ mod write;
 pub use crate::error::TensorError;
 pub use fingerprint::{FINGERPRINT, fingerprint};
 pub(crate) use read::read_bytes;
-pub use read::{Tensor, TensorFile};
 #[cfg(feature = "cli")]
-pub(crate) use read::{refuse_devices, require_regular};
+pub(crate) use read::refuse_devices;
+pub use read::{Tensor, TensorFile};
 pub use whole::{WholeFile, write_whole};
 pub use write::write;
 

@@ -196,12 +196,6 @@ pub fn refuse_devices(path: &Path) -> Result<()> {
     }
 }
 
-/// Refuses everything but a regular file.
-#[cfg(feature = "cli")]
-pub fn require_regular(path: &Path) -> Result<()> {
-    regular(path, &std::fs::metadata(path).map_err(Error::io(path))?).map(drop)
-}
-
 /// A pipe, in words.
 const PIPE: &str = "a pipe";
 

@@ -11,7 +11,8 @@ fn cells_rows_and_columns() {
     for (contents, words) in [
         ("x,z\n1,2\n", vec!["d.csv", "no column `y`", "x, z"]),
         ("x,y\n1,2\n3,four\n", vec!["d.csv: line 3, column `y`", "`four` is not a finite number"]),
-        ("x,y\nNaN,2\n", vec!["d.csv: line 2, column `x`", "`NaN`"]),
+        ("x,y\nNaN,2\n", vec!["d.csv: line 2, column `x`", "every value is missing", "--ignore x"]),
+        ("x,y\nNaN,2\n1,2\n", vec!["d.csv: line 2, column `x`", "marked as missing", "--drop-missing"]),
         ("x,y\n1,2\n1,-inf\n", vec!["d.csv: line 3, column `y`", "`-inf`"]),
         ("x,y\n1,1e999\n", vec!["d.csv: line 2, column `y`", "`1e999`"]),
         ("x,y\n1,2\n,2\n", vec!["d.csv: line 3, column `x`", "the cell is empty"]),
@@ -37,19 +38,21 @@ fn targets_that_cannot_be_observed() {
     folder.model("one.safetensors", &[1, 3, 1]);
     folder.model("two.safetensors", &[1, 3, 2]);
     for (model, likelihood, target, words) in [
-        ("two", "categorical", "2", vec!["d.csv: line 3", "categorical target 2", "from 0 to 1"]),
-        ("two", "categorical", "-1", vec!["d.csv: line 3", "categorical target -1"]),
+        ("two", "categorical", "2", vec!["d.csv", "name 3 classes (0, 1, 2)", "takes 2"]),
+        ("two", "categorical", "-1", vec!["d.csv", "name 3 classes (-1, 0, 1)", "takes 2"]),
         ("two", "categorical", "0.5", vec!["d.csv: line 3", "categorical target 0.5", "whole number"]),
-        ("one", "bernoulli", "2", vec!["d.csv: line 3", "bernoulli target 2"]),
+        ("one", "bernoulli", "2", vec!["d.csv", "name 3 classes (0, 1, 2)", "takes 2"]),
+        ("one", "bernoulli", "0.5", vec!["d.csv: line 3", "bernoulli target 0.5"]),
         ("one", "poisson", "-1", vec!["d.csv: line 3", "poisson target -1"]),
         ("one", "poisson", "1.5", vec!["d.csv: line 3", "poisson target 1.5"]),
     ] {
-        folder.write("d.csv", format!("x,y\n1,0\n2,{target}\n"));
+        folder.write("d.csv", format!("x,y\n1,0\n2,{target}\n3,1\n"));
         let fit = FIT.replace("m.safetensors", &format!("{model}.safetensors"));
         folder.refuses(&format!("{fit} {likelihood}"), &words);
         let train = format!("train --data d.csv --target y --likelihood {likelihood} --epochs 1 --out t.safetensors");
-        if target != "2" || likelihood != "categorical" {
-            folder.refuses(&train, &["d.csv: line 3"]);
+        // To train on three classes is fine.
+        if likelihood != "categorical" || target == "0.5" {
+            folder.refuses(&train, &words[..1]);
         }
     }
     folder.write("d.csv", "x,y\n1,0\n2,1\n");
@@ -63,8 +66,9 @@ fn labels_that_are_no_classes_to_train_on() {
     let train = "train --data d.csv --target y --likelihood categorical --epochs 1 --out t.safetensors";
     for (labels, options, words) in [
         (["0", "0", "0"], "", vec!["d.csv", "--classes"]),
-        (["0", "1", "1000000"], "", vec!["d.csv", "1000000", "--classes"]),
-        (["0", "1", "2"], "--classes 2", vec!["d.csv: line 4", "from 0 to 1"]),
+        (["0", "1", "1000000"], "--classes 2", vec!["d.csv", "3 classes (0, 1, 1000000)", "takes 2"]),
+        (["0", "1", "2"], "--classes 2", vec!["d.csv", "3 classes (0, 1, 2)", "takes 2"]),
+        (["0", "1", "2.5"], "", vec!["d.csv: line 4", "whole number"]),
         (["0", "1", "2"], "--classes 1", vec!["--classes"]),
     ] {
         folder.write("d.csv", format!("x,y\n1,{}\n2,{}\n3,{}\n", labels[0], labels[1], labels[2]));
@@ -93,8 +97,9 @@ fn inputs_and_test_data() {
     assert_eq!(folder.ok("predict --posterior p.safetensors --inputs wide.csv --target y").stdout, predictions);
     folder.write("other.csv", "y,w,x\n2,3,1\n");
     let unknown = "the column `w` is neither an input nor a target";
-    folder.refuses(&format!("{predict} other.csv"), &["other.csv", unknown]);
-    folder.refuses(&format!("{predict} other.csv --target y"), &["other.csv", unknown]);
+    folder.refuses(&format!("{predict} other.csv --strict"), &["other.csv", unknown]);
+    folder.refuses(&format!("{predict} other.csv --strict --target y"), &["other.csv", unknown]);
+    assert_eq!(folder.ok("predict --posterior p.safetensors --inputs other.csv").stdout, predictions);
     assert_eq!(folder.ok("predict --posterior p.safetensors --inputs other.csv --target w").stdout, predictions);
     folder.write("missing-x.csv", "w,y\n1,2\n");
     folder.refuses(&format!("{predict} missing-x.csv"), &["missing-x.csv", "no column `x`"]);
@@ -105,9 +110,10 @@ fn inputs_and_test_data() {
     folder.refuses(&format!("{predict} empty.csv"), &["empty.csv", "empty"]);
     folder.refuses(&format!("{predict} missing.csv"), &["missing.csv", "No such file"]);
     let evaluate = "evaluate --posterior p.safetensors --target y --data";
-    folder.refuses(&format!("{evaluate} text.csv"), &["text.csv: line 3"]);
+    folder.write("text-y.csv", "x,y\n1,2\nno,3\n");
+    folder.refuses(&format!("{evaluate} text-y.csv"), &["text-y.csv: line 3", "`no`"]);
     folder.write("three.csv", "x,w,y\n1,2,3\n");
-    folder.refuses(&format!("{evaluate} three.csv"), &["three.csv", unknown]);
+    folder.refuses(&format!("{evaluate} three.csv --strict"), &["three.csv", unknown]);
     folder.refuses(&format!("{evaluate} narrow.csv"), &["narrow.csv", "no column `y`", "the columns are x"]);
     folder.refuses(&format!("{evaluate} missing-x.csv"), &["missing-x.csv", "no column `x`", "the columns are w, y"]);
     let other = "evaluate --posterior p.safetensors --target w --data three.csv";

@@ -37,7 +37,10 @@ fn the_model_keeps_names_and_scaling_and_the_fit_takes_them_from_there() {
     let loss = trained["loss"].as_f64().expect("a loss");
     assert!(loss < 1e-3, "{loss}");
     let schema = metadata(&folder, SCHEMA_KEY).expect("a schema");
-    assert_eq!(schema, serde_json::json!({"inputs": ["a", "b"], "targets": ["y"]}));
+    assert_eq!(
+        schema,
+        serde_json::json!({"inputs": ["a", "b"], "targets": ["y"], "reading": {"likelihood": "gaussian"}})
+    );
     let scaling = metadata(&folder, SCALING_KEY).expect("a scaling");
     assert_eq!(scaling["inputs"]["mean"], serde_json::json!([3.5, 200.0]));
     assert!(scaling["targets"]["scale"][0].as_f64().is_some_and(|scale| scale > 1.0));
@@ -99,8 +102,9 @@ fn a_fit_matches_the_columns_of_its_model_by_name() {
     folder.write("d.csv", "a,c,y\n1,2,3\n");
     folder.refuses(FIT, &["d.csv", "no column `b`", "a, c, y"]);
     folder.write("d.csv", "a,b,c,y\n1,2,3,4\n");
-    folder.refuses(FIT, &["d.csv", "`c` is neither an input nor a target"]);
-    folder.ok(&format!("{FIT} --ignore c"));
+    folder.refuses(&format!("{FIT} --strict"), &["d.csv", "`c` is neither an input nor a target"]);
+    assert!(folder.ok(FIT).stderr.contains("1 column that the model does not know left out: c"));
+    folder.ok(&format!("{FIT} --strict --ignore c"));
     folder.refuses(&FIT.replace("--target y", "--target c"), &["--target names c", "the model is y"]);
 }
 
@@ -109,11 +113,11 @@ fn columns_to_ignore_and_rows_with_gaps() {
     let folder = Folder::new();
     folder.model("m.safetensors", &[1, 3, 1]);
     folder.write("d.csv", "id;x;y\n;1;2\nA7;2;\nB9;3;4\n");
-    folder.refuses(FIT, &["d.csv: line 2, column `id`", "the cell is empty"]);
+    folder.refuses(FIT, &["d.csv: 2 columns", "line 2, column `id`", "the cell is empty", "line 3, column `y`"]);
     folder.refuses(&format!("{FIT} --ignore id"), &["d.csv: line 3, column `y`", "the cell is empty"]);
     let fitted = folder.ok(&format!("{FIT} --ignore id --drop-missing --json"));
     assert_eq!(fitted.json()["n_data"], 2);
-    assert!(fitted.stderr.contains("d.csv: 1 row with empty cells left out"), "{}", fitted.stderr);
+    assert!(fitted.stderr.contains("d.csv: 1 row with missing values left out"), "{}", fitted.stderr);
     folder.refuses(&format!("{FIT} --ignore identity"), &["d.csv", "no column `identity`"]);
     folder.refuses(&format!("{FIT} --ignore id,y"), &["--ignore names the target column `y`"]);
     folder.refuses(&format!("{FIT} --ignore id,id"), &["--ignore names the column `id` twice"]);
@@ -168,7 +172,7 @@ fn a_file_too_large_for_the_memory_is_refused_before_it_is_read() {
     let train = "train --data d.csv --target y --likelihood gaussian --out m.safetensors --max-memory";
     // 200,000 cells, 16 bytes each.
     folder.fails(1, &format!("{train} 3MB"), &["reading d.csv", "0.0032 GB", "0.0030 GB"]);
-    folder.refuses(&format!("{train} 4MB"), &["d.csv: line 100002", "`one`"]);
+    folder.refuses(&format!("{train} 4MB"), &["d.csv: 2 columns", "line 100002", "`one`", "`two`"]);
 }
 
 /// A posterior of y on a and b, and the predictions at the training data.
@@ -202,7 +206,7 @@ fn columns_in_another_order_predict_the_same() {
 }
 
 #[test]
-fn a_missing_or_unknown_column_is_refused_by_name() {
+fn a_missing_column_is_refused_by_name_and_an_unknown_one_left_out() {
     let folder = Folder::new();
     posterior(&folder, "");
     let predict = "predict --posterior p.safetensors --out out.csv --inputs n.csv";
@@ -211,10 +215,11 @@ fn a_missing_or_unknown_column_is_refused_by_name() {
     folder.refuses(predict, &["n.csv", "no column `b`", "a, c"]);
     folder.refuses(evaluate, &["n.csv", "no column `b`", "a, c, y"]);
     folder.write("n.csv", "a,b,c,y\n1,2,3,4\n");
-    folder.refuses(predict, &["n.csv", "`c` is neither an input nor a target"]);
-    folder.refuses(evaluate, &["n.csv", "`c` is neither an input nor a target"]);
-    folder.ok(&format!("{predict} --ignore c"));
-    folder.ok(&format!("{evaluate} --ignore c"));
+    for command in [predict, evaluate] {
+        folder.refuses(&format!("{command} --strict"), &["n.csv", "`c` is neither an input nor a target"]);
+        assert!(folder.ok(command).stderr.contains("1 column that the model does not know left out: c"));
+        assert!(!folder.ok(&format!("{command} --strict --ignore c")).stderr.contains("left out"));
+    }
 }
 
 #[test]

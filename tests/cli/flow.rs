@@ -61,7 +61,7 @@ fn a_regression_from_training_to_scores() {
         let table = folder.table(&format!("{method}.csv"));
         assert_eq!(
             table.columns(),
-            ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"]
+            ["row", "mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"]
         );
         assert_eq!(table.values().nrows(), 200);
         let column = |name| table.column(name).expect("a column");
@@ -95,25 +95,25 @@ fn classes_with_every_link() {
     folder.ok(&format!("train {data} --likelihood categorical --hidden 4 --epochs 200 --out m.safetensors"));
     let fit = format!("fit --model m.safetensors {data} --likelihood categorical --out p.safetensors --json");
     let fitted = folder.ok(&fit).json();
-    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} train_accuracy")));
+    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} classes train_accuracy")));
     assert_eq!(fitted["n_outputs"], 3);
     assert_eq!(fitted["structure"], "full");
     assert!(fitted["sigma"].is_null());
     let predict = "predict --posterior p.safetensors --inputs data.csv --target y --samples 50 --out out.csv";
     for (options, columns) in [
-        ("", "p0 p1 p2"),
-        ("--link centred", "p0 p1 p2"),
-        ("--link probit", "p0 p1 p2"),
-        ("--link bridge", "p0 p1 p2"),
-        ("--method map", "p0 p1 p2"),
-        ("--link mc", "p0 p1 p2 entropy mutual_information"),
-        ("--method nn", "p0 p1 p2 entropy mutual_information"),
+        ("", "row p0 p1 p2 class entropy logit_variance"),
+        ("--link centred", "row p0 p1 p2 class entropy logit_variance"),
+        ("--link probit", "row p0 p1 p2 class entropy logit_variance"),
+        ("--link bridge", "row p0 p1 p2 class entropy logit_variance"),
+        ("--method map", "row p0 p1 p2 class entropy"),
+        ("--link mc", "row p0 p1 p2 class entropy mutual_information"),
+        ("--method nn", "row p0 p1 p2 class entropy mutual_information"),
     ] {
         folder.ok(&format!("{predict} {options}"));
         let table = folder.table("out.csv");
         assert_eq!(table.columns().join(" "), columns, "{options}");
         for row in table.values().rows() {
-            assert!((row.iter().take(3).sum::<f64>() - 1.0).abs() < 1e-12, "{options}");
+            assert!((row.iter().skip(1).take(3).sum::<f64>() - 1.0).abs() < 1e-12, "{options}");
         }
         let scores = folder.ok(&format!("evaluate --posterior p.safetensors {data} --samples 50 {options} --json"));
         assert_eq!(keys(&scores.json()), sorted("n nll accuracy brier ece"), "{options}");
@@ -121,7 +121,7 @@ fn classes_with_every_link() {
     folder.ok(&format!("{predict} --link none"));
     assert_eq!(
         folder.table("out.csv").columns().join(" "),
-        "f_mean_1 f_mean_2 f_mean_3 f_cov_1_1 f_cov_1_2 f_cov_1_3 f_cov_2_1 f_cov_2_2 f_cov_2_3 f_cov_3_1 f_cov_3_2 f_cov_3_3"
+        "row f_mean_1 f_mean_2 f_mean_3 f_cov_1_1 f_cov_1_2 f_cov_1_3 f_cov_2_1 f_cov_2_2 f_cov_2_3 f_cov_3_1 f_cov_3_2 f_cov_3_3"
     );
     // More classes than the labels show.
     folder.ok(&format!("train {data} --likelihood categorical --classes 5 --epochs 2 --out five.safetensors"));
@@ -134,8 +134,8 @@ fn classes_with_every_link() {
 fn zero_one_targets_and_counts() {
     let folder = Folder::new();
     for (likelihood, values, columns, scores) in [
-        ("bernoulli", ["0", "1", "1"], "p1", "n nll accuracy brier ece"),
-        ("poisson", ["0", "2", "7"], "mean total_variance lower upper", "n nll"),
+        ("bernoulli", ["0", "1", "1"], "row p1", "n nll accuracy brier ece"),
+        ("poisson", ["0", "2", "7"], "row mean total_variance lower upper", "n nll"),
     ] {
         folder.write("data.csv", rows(values));
         let data = "--data data.csv --target y";
@@ -175,12 +175,14 @@ fn several_yes_no_targets_at_once() {
             let options = format!("--posterior p.safetensors --samples 50 {options}");
             folder.ok(&format!("predict {options} --inputs data.csv --out out.csv"));
             let table = folder.table("out.csv");
-            assert_eq!(table.columns(), ["p1_1", "p1_2"], "{options}");
-            // p1 is the probability of the second class: 1, or the later word.
+            // The probability of the second class: 1, or the later word.
+            let of = |class: &str| if class == "1" { "p1".to_string() } else { format!("p_{class}") };
+            let expected = ["row".to_string(), of(yes) + "_u", of(well) + "_v"];
+            assert_eq!(table.columns(), expected, "{options}");
             let p = table.values();
             let right = text.lines().skip(1).enumerate().filter(|(row, line)| {
                 let cells: Vec<&str> = line.split(',').collect();
-                (p[(*row, 0)] > 0.5) == (cells[2] == yes) && (p[(*row, 1)] > 0.5) == (cells[4] == well)
+                (p[(*row, 1)] > 0.5) == (cells[2] == yes) && (p[(*row, 2)] > 0.5) == (cells[4] == well)
             });
             // Plain draws of the weights of a saturated network are no good classifier.
             let drawn = options.contains("nn");
@@ -211,7 +213,7 @@ fn tuning_on_held_out_data() {
     let fit = format!("fit --model m.safetensors {data} --optimize-on held.csv --out p.safetensors");
     let fitted = folder.ok(&format!("{fit} --json")).json();
     let keys_of_tuning = "validation_nll map_validation_nll at_grid_edge";
-    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} train_accuracy {keys_of_tuning}")));
+    assert_eq!(keys(&fitted), sorted(&format!("{FIT_KEYS} classes train_accuracy {keys_of_tuning}")));
     // The same numbers as evaluate gives.
     let nll = |method: &str| {
         let evaluate =
@@ -347,11 +349,11 @@ fn noise_that_depends_on_the_inputs() {
             let table = folder.table("out.csv");
             let column = |name: &str| table.column(name).expect("a column");
             let names = ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"];
-            let expected: Vec<String> =
-                names.iter().flat_map(|name| [format!("{name}_1"), format!("{name}_2")]).collect();
+            let named = names.iter().flat_map(|name| [format!("{name}_u"), format!("{name}_v")]);
+            let expected: Vec<String> = std::iter::once("row".to_string()).chain(named).collect();
             assert_eq!(table.columns(), expected, "{method}");
             // The noise of u grows with x, that of v falls.
-            let (u, v) = (column("aleatoric_variance_1"), column("aleatoric_variance_2"));
+            let (u, v) = (column("aleatoric_variance_u"), column("aleatoric_variance_v"));
             if method == "map" || method == "glm" {
                 assert!(
                     u[190] > 2.0 * u[10] && v[10] > 2.0 * v[190],
@@ -360,7 +362,7 @@ fn noise_that_depends_on_the_inputs() {
                     v[10] / v[190]
                 );
             }
-            let (lower, upper, mean) = (column("lower_1"), column("upper_1"), column("mean_1"));
+            let (lower, upper, mean) = (column("lower_u"), column("upper_u"), column("mean_u"));
             assert!((0..200).all(|n| lower[n] < mean[n] && mean[n] < upper[n]), "{method}");
             let scores = folder.ok(&format!("evaluate {options} --data data.csv --target u,v --json")).json();
             assert_eq!(keys(&scores), sorted("n mse rmse nll crps coverage_90"), "{method}");
@@ -370,7 +372,7 @@ fn noise_that_depends_on_the_inputs() {
         folder.ok("predict --posterior p.safetensors --method map --inputs data.csv --out map.csv");
         folder.ok("predict --posterior p.safetensors --link none --inputs data.csv --out latent.csv");
         let (map, latent) = (folder.table("map.csv"), folder.table("latent.csv"));
-        let pairs = [("mean_2", "f_mean_2"), ("aleatoric_variance_2", "f_mean_4")];
+        let pairs = [("mean_v", "f_mean_2"), ("aleatoric_variance_v", "f_mean_4")];
         for (index, (name, latent_name)) in pairs.into_iter().enumerate() {
             let (of_map, of_latent) = (map.column(name).expect("a column"), latent.column(latent_name).expect("one"));
             for (expected, found) in of_map.iter().zip(of_latent) {
@@ -394,7 +396,7 @@ fn noise_that_depends_on_the_inputs() {
 }
 
 #[test]
-fn several_outputs_have_numbered_columns() {
+fn the_columns_of_several_targets_have_their_names() {
     let folder = Folder::new();
     folder.write("data.csv", "a,u,b,v\n0,1,0,2\n1,2,0,1\n0,0,1,1\n1,3,1,0\n");
     let data = "--data data.csv --target u,v";
@@ -409,9 +411,10 @@ fn several_outputs_have_numbered_columns() {
     folder.ok("predict --posterior p.safetensors --inputs inputs.csv --out out.csv");
     let table = folder.table("out.csv");
     let names = ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"];
-    let expected: Vec<String> = names.iter().flat_map(|name| [format!("{name}_1"), format!("{name}_2")]).collect();
+    let named = names.iter().flat_map(|name| [format!("{name}_u"), format!("{name}_v")]);
+    let expected: Vec<String> = std::iter::once("row".to_string()).chain(named).collect();
     assert_eq!(table.columns(), expected);
-    assert_eq!(table.column("aleatoric_variance_2").expect("a column"), [0.0625]);
+    assert_eq!(table.column("aleatoric_variance_v").expect("a column"), [0.0625]);
 }
 
 /// The predictions of the posterior `p.safetensors` at the rows of `data.csv`.

@@ -155,7 +155,7 @@ fn riemannian_predictions_have_the_columns_of_sampled_ones() {
     let table = folder.table("out.csv");
     assert_eq!(
         table.columns(),
-        ["mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"]
+        ["row", "mean", "epistemic_variance", "aleatoric_variance", "total_variance", "lower", "upper"]
     );
     assert_eq!(table.values().nrows(), 17);
     folder.ok(&format!("{predict} --metric monge --out out.csv"));
@@ -171,7 +171,7 @@ fn riemannian_predictions_have_the_columns_of_sampled_ones() {
     folder.ok(&format!(
         "predict --posterior p.safetensors --inputs {inputs} --method riemannian --samples 20 --out o.csv"
     ));
-    assert_eq!(folder.table("o.csv").columns(), ["p0", "p1", "p2", "entropy", "mutual_information"]);
+    assert_eq!(folder.table("o.csv").columns(), ["row", "p0", "p1", "p2", "class", "entropy", "mutual_information"]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn options_that_do_not_fit_together_are_refused_before_any_work() {
         ("--method map --metric monge", "--metric belongs to --method riemannian"),
         ("--method map --samples-file s.safetensors", "--samples-file belongs to --method riemannian"),
         ("--method all", "invalid value 'all'"),
-        ("--data x.csv", "--target"),
+        ("--target y", "--data"),
         ("--interval 1", "between 0 and 1"),
     ] {
         folder.refuses(&format!("report --posterior p.safetensors --out r.html {options}"), &[words]);
