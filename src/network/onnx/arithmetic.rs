@@ -55,13 +55,9 @@ impl Lowering<'_> {
         let at = |point: usize| -> Vec<Option<usize>> {
             (0..before).flat_map(|b| (0..after).map(move |a| Some((b * count + point) * after + a))).collect()
         };
-        let mut lists = vec![None; tensor.shape.rank()];
         let mut first: Option<Tensor> = None;
         for point in 0..count {
-            if let Some(list) = lists.get_mut(axis) {
-                *list = Some(at(point));
-            }
-            let part = self.pick(tensor, &lists, 0.0)?;
+            let part = self.along(tensor, axis, at(point))?;
             let same = count == 1 || !matches!(part.content, Content::Data(..));
             if !same || first.as_ref().is_some_and(|first| *first != part) {
                 return refuse("it has constants that differ between the points of a batch");

@@ -1,6 +1,6 @@
 //! The parts of a file that matter, checked once: every value is computed once, before it is used.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::constant::{self, is_real, is_whole};
@@ -11,13 +11,12 @@ use super::tensor::{Origin, Points, Shape, Tensor, product};
 use super::trouble::Trouble;
 use crate::error::{Error, OnnxError, Result};
 
-/// Where a value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
-    /// An initialiser or an input.
-    Given,
-    /// A node.
-    Node(usize),
+/// A value: the node that computes it, if one does, how many nodes read it, and one of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Named {
+    producer: Option<usize>,
+    readers: usize,
+    reader: usize,
 }
 
 /// A file whose names are known.
@@ -29,15 +28,18 @@ pub struct File<'a> {
     pub outputs: Vec<&'a str>,
     /// The version of the operators.
     pub version: i64,
-    /// Whether PyTorch wrote it, whose initialisers are parameters even where they hold a single number.
-    pub pytorch: bool,
+    /// Whether an initialiser with a single number may be a parameter: other exporters store constants so.
+    pub single_parameters: bool,
     /// The number of points that the graph is for, if it is for one only.
     pub points: Option<usize>,
     /// The initialisers that are parameters, where the exporter says so.
     pub marks: Option<Marks<'a>>,
-    sources: HashMap<&'a str, Source>,
-    /// How many nodes read a value, and one of them.
-    readers: HashMap<&'a str, (usize, usize)>,
+    /// Names are looked up once; from then on a value is a number.
+    numbers: HashMap<&'a str, usize>,
+    values: Vec<Named>,
+    /// The inputs of all nodes one after the other, `None` where one is left out, and where those of each node start.
+    arguments: Vec<Option<usize>>,
+    starts: Vec<usize>,
 }
 
 /// An input: its name, the shape of a point, and whether it holds whole numbers.
@@ -59,6 +61,8 @@ impl<'a> File<'a> {
         let refuse = |problem: String| Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem });
         let graph = model.graph.as_ref().ok_or_else(|| refuse("there is no graph in it".to_string()))?;
         let own = model.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
+        let marks = Marks::new(graph);
+        let notes = marks.is_some();
         let given = graph.initializer.iter().map(|tensor| tensor.name.as_str());
         let given = given.chain(graph.input.iter().map(|input| input.name.as_str()));
         let mut file = Self {
@@ -66,35 +70,68 @@ impl<'a> File<'a> {
             nodes: &graph.node,
             outputs: graph.output.iter().map(|output| output.name.as_str()).collect(),
             version: own.map_or(1, |set| set.version),
-            pytorch: model.producer_name == "pytorch",
+            single_parameters: model.producer_name == "pytorch" && (notes || !keeps_constants(graph)),
             points: None,
-            marks: Marks::new(graph),
-            sources: given.map(|name| (name, Source::Given)).collect(),
-            readers: HashMap::new(),
+            marks,
+            numbers: HashMap::with_capacity(graph.node.len() + graph.initializer.len()),
+            values: Vec::with_capacity(graph.node.len() + graph.initializer.len()),
+            arguments: Vec::new(),
+            starts: Vec::with_capacity(graph.node.len() + 1),
         };
+        for name in given {
+            file.define(name, None);
+        }
         for (index, node) in graph.node.iter().enumerate() {
-            for name in node.input.iter().filter(|name| !name.is_empty()) {
-                if !file.sources.contains_key(name.as_str()) {
-                    return Err(file.refuse(index, format!("its input `{name}` is not computed before it")));
+            file.starts.push(file.arguments.len());
+            for name in &node.input {
+                let number = file.numbers.get(name.as_str()).copied().filter(|_| !name.is_empty());
+                match number.and_then(|number| file.values.get_mut(number)) {
+                    Some(value) => (value.readers, value.reader) = (value.readers + 1, index),
+                    None if name.is_empty() => {}
+                    None => return Err(file.refuse(index, format!("its input `{name}` is not computed before it"))),
                 }
-                let (count, reader) = file.readers.entry(name).or_default();
-                (*count, *reader) = (*count + 1, index);
+                file.arguments.push(number);
             }
             for name in node.output.iter().filter(|name| !name.is_empty()) {
-                if file.sources.insert(name, Source::Node(index)).is_some() {
+                if !file.define(name, Some(index)) {
                     return Err(file.refuse(index, format!("its output `{name}` is computed twice")));
                 }
             }
         }
+        file.starts.push(file.arguments.len());
         Ok((file, graph))
+    }
+
+    /// Gives a name a number; whether it had none.
+    fn define(&mut self, name: &'a str, producer: Option<usize>) -> bool {
+        let new = self.numbers.insert(name, self.values.len()).is_none();
+        self.values.push(Named { producer, ..Named::default() });
+        new
+    }
+
+    /// The number of a value.
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.numbers.get(name).copied()
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The values that a node takes; `None` where one is left out.
+    pub fn arguments(&self, node: usize) -> &[Option<usize>] {
+        let bounds = self.starts.get(node).zip(self.starts.get(node + 1));
+        bounds.and_then(|(start, end)| self.arguments.get(*start..*end)).unwrap_or_default()
+    }
+
+    fn named(&self, name: &str) -> Option<&Named> {
+        self.values.get(self.number(name)?)
     }
 
     /// The node that computes a value.
     pub fn producer(&self, name: &str) -> Option<&'a NodeProto> {
-        match self.sources.get(name) {
-            Some(Source::Node(index)) => self.nodes.get(*index),
-            _ => None,
-        }
+        self.nodes.get(self.named(name)?.producer?)
     }
 
     /// The node that computes a value, if it has this operator of the standard set.
@@ -104,20 +141,19 @@ impl<'a> File<'a> {
 
     /// The only node that reads a value.
     pub fn only_reader(&self, name: &str) -> Option<(usize, &'a NodeProto)> {
-        match self.readers.get(name) {
-            Some((1, index)) if !self.outputs.contains(&name) => Some((*index, self.nodes.get(*index)?)),
-            _ => None,
-        }
+        let value = self.named(name).filter(|value| value.readers == 1 && !self.outputs.contains(&name))?;
+        Some((value.reader, self.nodes.get(value.reader)?))
     }
 
     /// Which nodes a value depends on.
-    pub fn needed(&self, output: &'a str) -> Vec<bool> {
-        let mut names = HashSet::from([output]);
+    pub fn needed(&self, output: &str) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
-        for (node, needed) in self.nodes.iter().zip(&mut needed).rev() {
-            if node.output.iter().any(|name| names.contains(name.as_str())) {
+        let mut open: Vec<usize> = self.named(output).and_then(|value| value.producer).into_iter().collect();
+        while let Some(node) = open.pop() {
+            if let Some(needed) = needed.get_mut(node).filter(|needed| !**needed) {
                 *needed = true;
-                names.extend(node.input.iter().map(String::as_str).filter(|name| !name.is_empty()));
+                let values = self.arguments(node).iter().flatten().filter_map(|number| self.values.get(*number));
+                open.extend(values.filter_map(|value| value.producer));
             }
         }
         needed
@@ -225,6 +261,12 @@ impl<'a> File<'a> {
         self.points = first.and_then(|first| usize::try_from(first).ok());
         Ok(found)
     }
+}
+
+/// Whether PyTorch's current exporter wrote the nodes: it has constants among the initialisers, while the older one writes
+/// them as nodes.
+fn keeps_constants(graph: &GraphProto) -> bool {
+    graph.node.iter().any(|node| node.name.starts_with("node_"))
 }
 
 /// How to go on with a network that is not read.

@@ -1,7 +1,8 @@
 //! From nodes to a graph: one pass over the nodes, each of which turns what is known of its inputs into what is known of its
 //! outputs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::ops::Range;
 
 use super::budget::Budget;
 use super::file::{File, Input};
@@ -25,8 +26,8 @@ pub struct Lowering<'a> {
     pub file: &'a File<'a>,
     /// What the nodes become.
     pub graph: GraphBuilder,
-    /// What the names stand for.
-    pub values: HashMap<&'a str, Tensor>,
+    /// What the values are, by their numbers; `None` where that is not known.
+    pub values: Vec<Option<Tensor>>,
     /// The parameters of the file.
     pub parameters: Parameters,
     /// What may still be computed.
@@ -44,22 +45,34 @@ impl<'a> Lowering<'a> {
     pub fn inputs(&mut self, inputs: Vec<Input<'a>>) {
         for Input { name, shape, origin } in inputs {
             let value = self.graph.input(&shape.lengths);
-            self.values.insert(name, Tensor { shape, content: Content::Data(value, origin) });
+            self.define(name, Tensor { shape, content: Content::Data(value, origin) });
+        }
+    }
+
+    /// What a name stands for.
+    pub fn named(&self, name: &str) -> Option<&Tensor> {
+        self.values.get(self.file.number(name)?)?.as_ref()
+    }
+
+    /// Says what a name stands for.
+    pub fn define(&mut self, name: &str, tensor: Tensor) {
+        if let Some(value) = self.file.number(name).and_then(|number| self.values.get_mut(number)) {
+            *value = Some(tensor);
         }
     }
 
     /// Reads all nodes that a value depends on.
-    pub fn run(&mut self, output: &'a str) -> Result<()> {
+    pub fn run(&mut self, output: &str) -> Result<()> {
         let needed = self.file.needed(output);
         for (index, node) in self.file.nodes.iter().enumerate() {
             if !needed.get(index).copied().unwrap_or(false) || self.done.contains(&index) {
                 continue;
             }
-            let known = |name: &String| self.values.get(name.as_str()).cloned();
-            let call = Call { node, index, inputs: node.input.iter().map(known).collect() };
+            let known = |number: &Option<usize>| self.values.get((*number)?).and_then(Clone::clone);
+            let call = Call { node, index, inputs: self.file.arguments(index).iter().map(known).collect() };
             let outputs = self.call(&call).map_err(|trouble| self.file.trouble(index, trouble))?;
             for (name, tensor) in node.output.iter().zip(outputs).filter(|(name, _)| !name.is_empty()) {
-                self.values.insert(name, tensor);
+                self.define(name, tensor);
             }
         }
         Ok(())
@@ -226,6 +239,21 @@ impl<'a> Lowering<'a> {
         }
         let shape = Shape { lengths, points: tensor.shape.points };
         self.entries(tensor, shape, &places, fill)
+    }
+
+    /// Entries by a list of places along one axis.
+    pub fn along(&mut self, tensor: &Tensor, axis: usize, list: Vec<Option<usize>>) -> Step<Tensor> {
+        let mut lists = vec![None; axis];
+        lists.push(Some(list));
+        self.pick(tensor, &lists, 0.0)
+    }
+
+    /// Consecutive entries along one axis.
+    pub fn part(&mut self, tensor: &Tensor, axis: usize, range: Range<usize>) -> Step<Tensor> {
+        match range.end > tensor.shape.length(axis) {
+            true => refuse(format!("one of its inputs has shape {:?}, which is too short", tensor.shape.lengths)),
+            false => self.along(tensor, axis, range.map(Some).collect()),
+        }
     }
 
     /// Refuses constants that are too large to be computed.

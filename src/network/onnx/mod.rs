@@ -119,7 +119,8 @@ impl Imported {
                 nodes.push(Node { kind: Kind::Elementwise(Activation::Sigmoid.into()), inputs: vec![graph.output()] });
                 let output = nodes.len() - 1;
                 let graph = Graph::new(nodes, graph.tensors().to_vec(), output)?;
-                Network::new(Architecture::of_graph(graph)?, self.network.parameters().to_vec())
+                let network = Network::new(Architecture::of_graph(graph)?, self.network.parameters().to_vec())?;
+                Ok(network.with_tensor_names(self.names))
             }
             Some(link) if link.likelihood() != likelihood => {
                 Err(Error::Link { link: link.to_string(), belongs: link.likelihood(), likelihood })
@@ -154,13 +155,14 @@ impl Network {
         let mut lowering = Lowering {
             file: &file,
             graph: GraphBuilder::new(),
-            values,
+            values: vec![None; file.count()],
             constants_are_parameters: parameters.is_empty(),
             parameters,
             budget: budget::Budget::new(bytes.len()),
             recipes: recognise::Recipes::default(),
             done: HashSet::new(),
         };
+        values.into_iter().for_each(|(name, tensor)| lowering.define(name, tensor));
         lowering.inputs(inputs);
         lowering.run(scores.value)?;
         finish(lowering, &scores)
@@ -171,7 +173,7 @@ impl Network {
 fn finish(mut low: Lowering<'_>, scores: &Scores<'_>) -> Result<Imported> {
     let file = low.file;
     let refuse = |problem: String| file.refuse_file(problem);
-    let output = low.values.get(scores.value).cloned();
+    let output = low.named(scores.value).cloned();
     let Some(Tensor { shape: Shape { lengths, points: Some(points) }, .. }) = output.clone() else {
         return Err(refuse(format!("the output `{}` does not depend on the input", scores.value)));
     };
@@ -187,10 +189,11 @@ fn finish(mut low: Lowering<'_>, scores: &Scores<'_>) -> Result<Imported> {
     }
     let Some(output) = output else { return Err(refuse("the graph has no output".to_string())) };
     let value = low.value(&output).map_err(|trouble| file.trouble(usize::MAX, trouble))?;
-    let names = low.graph.tensors().iter().map(|tensor| tensor.name.clone()).collect();
+    let names: Vec<String> = low.graph.tensors().iter().map(|tensor| tensor.name.clone()).collect();
     let network = low.graph.finish(value).map_err(|error| match error {
         Error::Architecture { what, problem } => refuse(format!("{what} {problem}")),
         other => other,
     })?;
+    let network = network.with_tensor_names(names.clone());
     Ok(Imported { network, link: scores.link, names, notes: low.parameters.notes })
 }

@@ -206,7 +206,11 @@ fn permutations(axes: usize) -> Vec<Vec<usize>> {
     for axis in 0..axes {
         let insert = |order: &Vec<usize>| {
             let order = order.clone();
-            (0..=order.len()).map(move |place| [&order[..place], &[axis], &order[place..]].concat()).collect::<Vec<_>>()
+            (0..=order.len()).map(move |place| {
+                let mut longer = order.clone();
+                longer.insert(place, axis);
+                longer
+            })
         };
         orders = orders.iter().flat_map(insert).collect();
     }

@@ -50,10 +50,12 @@ impl Recipes {
         let mut path = vec![(node, operands.to_vec(), None)];
         extend(&mut frontier, operands);
         for _ in 0..MOST_NODES {
-            if let [source] = frontier[..] {
-                if let Some(activation) = self.matching(nodes, &path, source) {
-                    return Some((activation, source));
-                }
+            let found = match frontier[..] {
+                [source] => self.matching(nodes, &path, source).map(|activation| (activation, source)),
+                _ => None,
+            };
+            if found.is_some() {
+                return found;
             }
             // What depends on others goes first.
             let order = |value: &Value| self.known.get(value).map_or(0, |known| known.0);
@@ -104,10 +106,9 @@ impl Recipes {
 
 fn extend(frontier: &mut Vec<Value>, operands: &[Operand]) {
     for operand in operands {
-        if let Operand::Value(value) = operand {
-            if !frontier.contains(value) {
-                frontier.push(*value);
-            }
+        match operand {
+            Operand::Value(value) if !frontier.contains(value) => frontier.push(*value),
+            _ => {}
         }
     }
 }

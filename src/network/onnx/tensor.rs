@@ -274,6 +274,14 @@ impl Tensor {
         }
     }
 
+    /// The parameters, if it holds them.
+    pub fn as_parameter(&self) -> Option<&Indices> {
+        match &self.content {
+            Content::Parameter(places) => Some(places),
+            _ => None,
+        }
+    }
+
     /// The number, if it is a constant with one entry.
     pub fn as_number(&self) -> Option<f64> {
         match (self.as_constant(), self.shape.size()) {
@@ -299,11 +307,11 @@ mod tests {
     fn points_are_joined_with_other_axes_and_split_off_again() {
         // [5, N, 12] becomes [5, 3·N, 4] as attention has it, then [5·N, 12], and [5, N, 12] again.
         let start = Shape { lengths: vec![5, 1, 12], points: points(1, 1, 1) };
-        let heads = start.reshaped(&[5.into(), size(3, true), 4.into()], None).ok().expect("heads beside the points");
+        let heads = start.reshaped(&[5.into(), size(3, true), 4.into()], None).expect("heads beside the points");
         assert_eq!(heads, Shape { lengths: vec![5, 3, 4], points: points(1, 1, 3) });
-        let rows = heads.reshaped(&[size(5, true), 12.into()], None).ok().expect("tokens beside the points");
+        let rows = heads.reshaped(&[size(5, true), 12.into()], None).expect("tokens beside the points");
         assert_eq!(rows, Shape { lengths: vec![5, 12], points: points(0, 5, 1) });
-        assert_eq!(rows.reshaped(&start.sizes(), None).ok().expect("as before"), start);
+        assert_eq!(rows.reshaped(&start.sizes(), None).expect("as before"), start);
         assert!(rows.reshaped(&[size(60, true)], None).is_ok());
         assert!(start.reshaped(&[size(2, true), 30.into()], None).is_err());
     }
@@ -311,11 +319,11 @@ mod tests {
     #[test]
     fn a_graph_for_a_fixed_number_of_points_names_them_by_their_number() {
         let start = Shape { lengths: vec![1, 3, 4], points: points(0, 1, 1) };
-        let flat = start.reshaped(&[4.into(), 12.into()], Some(4)).ok().expect("four points");
+        let flat = start.reshaped(&[4.into(), 12.into()], Some(4)).expect("four points");
         assert_eq!(flat, Shape { lengths: vec![1, 12], points: points(0, 1, 1) });
-        let squeezed = start.reshaped(&[3.into(), 4.into()], Some(1)).ok().expect("one point");
+        let squeezed = start.reshaped(&[3.into(), 4.into()], Some(1)).expect("one point");
         assert_eq!(squeezed, Shape { lengths: vec![3, 4], points: points(0, 1, 3) });
-        assert_eq!(squeezed.reshaped(&[1.into(), 3.into(), 4.into()], Some(1)).ok().expect("as before"), start);
+        assert_eq!(squeezed.reshaped(&[1.into(), 3.into(), 4.into()], Some(1)).expect("as before"), start);
         assert!(start.reshaped(&[3.into(), 16.into()], Some(4)).is_err());
     }
 }

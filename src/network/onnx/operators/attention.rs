@@ -76,5 +76,5 @@ fn repeated(low: &mut Lowering<'_>, tensor: &Tensor, heads: Option<i64>, count: 
     let own = tensor.shape.length(1);
     let each = count.checked_div(own).filter(|each| each * own == count).ok_or("its heads do not divide each other")?;
     let list = (0..count).map(|head| Some(head / each.max(1))).collect();
-    low.pick(&tensor, &[None, Some(list), None, None], 0.0)
+    low.along(&tensor, 1, list)
 }

@@ -42,9 +42,10 @@ pub fn elementwise(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     Ok(result)
 }
 
-/// A single number in an initialiser is a constant, unless PyTorch wrote it.
+/// A single number in an initialiser is a constant, unless the exporter writes those as constants.
 fn plain(low: &Lowering<'_>, tensor: &Tensor) -> Tensor {
-    let single = !low.file.pytorch && tensor.shape.size() == 1 && matches!(tensor.content, Content::Parameter(_));
+    let single =
+        !low.file.single_parameters && tensor.shape.size() == 1 && matches!(tensor.content, Content::Parameter(_));
     match low.constant(tensor) {
         Ok(constant) if single => Tensor { shape: tensor.shape.clone(), content: Content::Constant(constant) },
         _ => tensor.clone(),

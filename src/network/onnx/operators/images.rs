@@ -48,33 +48,45 @@ impl Geometry {
         if shape.points.is_some_and(|points| points.axis != 0) {
             return refuse("it moves over the points");
         }
-        let axes = sizes.len();
-        let image = pair(sizes, 1)?;
+        let (axes, image) = (sizes.len(), pair(sizes, 1)?);
         let own = |name: &str, missing: usize| pair(&attribute(node, name, axes, missing)?, missing);
         let kernel = kernel.map_or_else(|| own("kernel_shape", 1), |kernel| pair(kernel, 1))?;
         let (stride, dilation) = (own("strides", 1)?, own("dilations", 1)?);
-        if [kernel, stride, dilation].iter().flatten().any(|value| *value == 0 || *value > 1 << 24) {
-            return refuse("it needs a kernel, strides and dilations of at least 1");
+        if [kernel, stride, dilation, image].iter().flatten().any(|value| *value == 0 || *value > 1 << 24) {
+            return refuse("it needs an image, a kernel, strides and dilations of at least 1");
         }
-        let span = [0, 1].map(|axis| (kernel[axis] - 1).saturating_mul(dilation[axis]).saturating_add(1));
         let pads = attribute(node, "pads", 2 * axes, 0)?;
         let (before, behind) = pads.split_at_checked(axes).ok_or("its pads do not fit its input")?;
         let (mut padding, mut behind) = (pair(before, 0)?, pair(behind, 0)?);
+        let (auto, ceil) = (node.word("auto_pad"), node.int("ceil_mode") == Some(1));
+        let same = auto.starts_with("SAME");
+        let split = |total: usize| match auto == "SAME_UPPER" {
+            true => (total / 2, total.div_ceil(2)),
+            false => (total.div_ceil(2), total / 2),
+        };
         let transposed = node.op_type == "ConvTranspose";
-        let auto = node.word("auto_pad");
-        if auto.starts_with("SAME") && !transposed {
-            for axis in 0..2 {
-                let reach = (image[axis].div_ceil(stride[axis]).saturating_sub(1)).saturating_mul(stride[axis]);
-                let total = reach.saturating_add(span[axis]).saturating_sub(image[axis]);
-                let (less, more) = (total / 2, total.div_ceil(2));
-                (padding[axis], behind[axis]) = if auto == "SAME_UPPER" { (less, more) } else { (more, less) };
-            }
-        }
-        let ceil = node.int("ceil_mode") == Some(1);
+        let more = own("output_padding", 0)?;
+        let asked = node.ints("output_shape").map(|_| own("output_shape", 1)).transpose()?;
         let mut outputs = [0; 2];
         for axis in 0..2 {
+            let span = (kernel[axis] - 1).saturating_mul(dilation[axis]).saturating_add(1);
+            if transposed {
+                let whole =
+                    (image[axis] - 1).saturating_mul(stride[axis]).saturating_add(span).saturating_add(more[axis]);
+                let size = asked.map(|asked| asked[axis]).or(same.then(|| image[axis].saturating_mul(stride[axis])));
+                if let Some(size) = size {
+                    (padding[axis], behind[axis]) = split(whole.saturating_sub(size));
+                }
+                let room = whole.saturating_sub(padding[axis].saturating_add(behind[axis]));
+                outputs[axis] = size.unwrap_or(room);
+                continue;
+            }
+            if same {
+                let reach = (image[axis].div_ceil(stride[axis]) - 1).saturating_mul(stride[axis]).saturating_add(span);
+                (padding[axis], behind[axis]) = split(reach.saturating_sub(image[axis]));
+            }
             let whole = image[axis].saturating_add(padding[axis]).saturating_add(behind[axis]);
-            let room = whole.checked_sub(span[axis]).ok_or_else(|| {
+            let room = whole.checked_sub(span).ok_or_else(|| {
                 format!("its window of {kernel:?} does not fit into {image:?} with a padding of {padding:?}")
             })?;
             outputs[axis] = if ceil { room.div_ceil(stride[axis]) } else { room / stride[axis] } + 1;
@@ -84,44 +96,9 @@ impl Geometry {
             }
         }
         let window = Window { image, kernel, stride, padding, dilation, outputs, transposed };
-        Ok(Self { window, behind, images: *images, channels: *channels, signal: axes == 1 })
-    }
-
-    /// The same for a transposed convolution, whose output has another size.
-    #[allow(clippy::indexing_slicing, reason = "axes are 0 and 1, and every array has an entry for each")]
-    fn transposed(node: &NodeProto, shape: &Shape, kernel: &[usize]) -> Step<Self> {
-        // The window must fit into the output; for the input any will do.
-        let plain = NodeProto { attribute: Vec::new(), op_type: "ConvTranspose".to_string(), ..NodeProto::default() };
-        let mut geometry = Self::new(&plain, shape, Some(&vec![1; kernel.len()]))?;
-        let axes = kernel.len();
-        let own = |name: &str, missing: usize| pair(&attribute(node, name, axes, missing)?, missing);
-        let (stride, dilation, more) = (own("strides", 1)?, own("dilations", 1)?, own("output_padding", 0)?);
-        let pads = attribute(node, "pads", 2 * axes, 0)?;
-        let (before, behind) = pads.split_at_checked(axes).ok_or("its pads do not fit its input")?;
-        let (mut before, behind) = (pair(before, 0)?, pair(behind, 0)?);
-        let kernel = pair(kernel, 1)?;
-        let asked = node.ints("output_shape").map(|_| own("output_shape", 1)).transpose()?;
-        let auto = node.word("auto_pad");
-        let image = geometry.window.image;
-        let mut outputs = [0; 2];
-        for axis in 0..2 {
-            let span = (kernel[axis].saturating_sub(1)).saturating_mul(dilation[axis]).saturating_add(1);
-            let whole = (image[axis] - 1).saturating_mul(stride[axis]).saturating_add(span).saturating_add(more[axis]);
-            let same = auto.starts_with("SAME").then(|| image[axis].saturating_mul(stride[axis]));
-            outputs[axis] = match asked.map(|asked| asked[axis]).or(same) {
-                Some(size) => {
-                    let total = whole.saturating_sub(size);
-                    before[axis] = if auto == "SAME_UPPER" { total / 2 } else { total.div_ceil(2) };
-                    size
-                }
-                None => whole.saturating_sub(before[axis].saturating_add(behind[axis])),
-            };
-        }
-        let image = geometry.window.image;
-        geometry.window = Window { image, kernel, stride, padding: before, dilation, outputs, transposed: true };
-        match geometry.window.problem() {
+        match window.problem() {
             Some(problem) => refuse(format!("it {problem}")),
-            None => Ok(geometry),
+            None => Ok(Self { window, behind, images: *images, channels: *channels, signal: axes == 1 }),
         }
     }
 
@@ -150,7 +127,7 @@ pub fn convolution(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
 pub fn transposed_convolution(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     let (data, weight) = (call.input(0)?, call.input(1)?);
     let [inputs, outputs, kernel @ ..] = &weight.shape.lengths[..] else { return refuse("its weights are no kernels") };
-    let geometry = Geometry::transposed(call.node, &data.shape, kernel)?;
+    let geometry = Geometry::new(call.node, &data.shape, Some(kernel))?;
     let groups = groups(call, &geometry, *inputs, 1)?;
     let size = |size: usize| Size::from(size as i64);
     let (own, taps) = (inputs / groups, geometry.window.taps());
@@ -163,8 +140,8 @@ pub fn transposed_convolution(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<T
 /// The number of groups, which must split the channels of inputs and outputs.
 fn groups(call: &Call<'_>, geometry: &Geometry, inputs: usize, outputs: usize) -> Step<usize> {
     let groups = usize::try_from(call.node.int("group").unwrap_or(1)).unwrap_or(0);
-    let fits =
-        groups > 0 && inputs == geometry.channels && inputs % groups == 0 && (outputs == 1 || outputs % groups == 0);
+    let splits = inputs.is_multiple_of(groups) && (outputs == 1 || outputs.is_multiple_of(groups));
+    let fits = groups > 0 && inputs == geometry.channels && splits;
     match fits {
         true => Ok(groups),
         false => refuse(format!("its weights in {groups} groups do not fit {} channels", geometry.channels)),
@@ -253,8 +230,7 @@ fn by_patches(
             .collect();
         let shape = Shape { lengths: vec![geometry.images, positions, width], points: data.shape.points };
         let patches = low.entries(data, shape, &places, 0.0)?;
-        let rows = (group * outputs..(group + 1) * outputs).map(Some).collect();
-        let own = low.pick(matrix, &[Some(rows), None], 0.0)?;
+        let own = low.part(matrix, 0, group * outputs..(group + 1) * outputs)?;
         let turned = low.swapped(&own)?;
         let product = multiply(low, &patches, &turned)?;
         results.push(low.swapped(&product)?);

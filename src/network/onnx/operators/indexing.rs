@@ -27,11 +27,7 @@ pub fn gather(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     };
     let places: Option<Vec<Option<usize>>> = constant.values.iter().map(place).collect();
     let places = places.ok_or_else(|| format!("it has an index beyond the length {length} of axis {axis}"))?;
-    let mut lists = vec![None; tensor.shape.rank()];
-    if let Some(list) = lists.get_mut(axis) {
-        *list = Some(places);
-    }
-    let picked = low.pick(tensor, &lists, 0.0)?;
+    let picked = low.along(tensor, axis, places)?;
     let sizes = picked.shape.sizes();
     let (before, after) = (sizes.get(..axis).unwrap_or_default(), sizes.get(axis + 1..).unwrap_or_default());
     low.reshape(&picked, &[before, &indices.shape.sizes(), after].concat())

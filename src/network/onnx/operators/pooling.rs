@@ -73,15 +73,11 @@ pub fn resize(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
         Some(axes) => axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Step<_>>()?,
         None => (0..rank).collect(),
     };
-    let list = |low: &mut Lowering<'_>, place: usize| -> Step<Vec<f64>> {
-        match call.optional(place) {
-            Some(tensor) => Ok(tensor
-                .as_constant()
-                .map(|own| own.values.to_vec())
-                .filter(|own| own.is_empty())
-                .map_or_else(|| constant_or_sizes(low, tensor), Ok)?),
-            None => Ok(Vec::new()),
-        }
+    // The number of points may stand among the sizes.
+    let list = |low: &Lowering<'_>, place: usize| -> Step<Vec<f64>> {
+        let Some(tensor) = call.optional(place) else { return Ok(Vec::new()) };
+        let known = tensor.as_constant().map(|constant| Ok(constant.values.to_vec()));
+        known.unwrap_or_else(|| low.constant(tensor).map(|constant| constant.values.to_vec()))
     };
     let scales = match node.floats("scales") {
         Some(scales) => scales,
@@ -117,14 +113,6 @@ pub fn resize(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
         result = resample(low, &result, axis, sources)?;
     }
     Ok(result)
-}
-
-/// Numbers of a constant in which the number of points may stand for the axis of the points.
-fn constant_or_sizes(low: &Lowering<'_>, tensor: &Tensor) -> Step<Vec<f64>> {
-    match tensor.as_constant() {
-        Some(constant) => Ok(constant.values.to_vec()),
-        None => low.constant(tensor).map(|constant| constant.values.to_vec()),
-    }
 }
 
 /// How entries of the result are taken from the source.

@@ -50,12 +50,12 @@ pub fn matmul<'a>(low: &mut Lowering<'a>, call: &Call<'a>) -> Step<Tensor> {
     let name = call.node.output.first().map_or("", String::as_str);
     let reader = low.file.only_reader(name).filter(|(_, node)| node.op_type == "Add" && node.is_standard());
     let bias = reader.and_then(|(_, node)| node.input.iter().find(|other| *other != name));
-    let bias = bias.and_then(|other| low.values.get(other.as_str())).cloned();
+    let bias = bias.and_then(|other| low.named(other)).cloned();
     let bias = bias.filter(|bias| is_bias(bias, *outputs) && bias.shape.rank() <= a.shape.rank());
     let result = linear(low, a, b, false, bias.as_ref())?;
     if let (Some(_), Some((index, node))) = (&bias, reader) {
         low.done.insert(index);
-        low.values.extend(node.output.first().map(|output| (output.as_str(), result.clone())));
+        node.output.iter().for_each(|output| low.define(output, result.clone()));
     }
     Ok(result)
 }
@@ -239,15 +239,13 @@ fn pair(low: &mut Lowering<'_>, left: (&str, &Tensor), right: (&str, &Tensor), o
     if apart || along.is_some_and(|(name, _)| !output.contains(name)) {
         return refuse("it sums over the points, or multiplies values of different points with each other");
     }
-    if let (Content::Data(..), Content::Parameter(_)) = (&a.content, &b.content) {
-        if let Some(result) = by_parameters(low, left, right, output)? {
-            return Ok(result);
-        }
-    }
-    if let (Content::Parameter(_), Content::Data(..)) = (&a.content, &b.content) {
-        if let Some(result) = by_parameters(low, right, left, output)? {
-            return Ok(result);
-        }
+    let layer = match (&a.content, &b.content) {
+        (Content::Data(..), Content::Parameter(_)) => by_parameters(low, left, right, output)?,
+        (Content::Parameter(_), Content::Data(..)) => by_parameters(low, right, left, output)?,
+        _ => None,
+    };
+    if let Some(layer) = layer {
+        return Ok(layer);
     }
     let (one, other) = (low.value(a)?, low.value(b)?);
     let value = low.graph.einsum(one, other, [a_names, b_names, output])?;

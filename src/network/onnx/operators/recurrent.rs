@@ -7,14 +7,15 @@
 //! | LSTM | i, o, f = σ(…), g = tanh(…), c = f∘c + i∘g, h = o∘tanh(c) |
 
 use crate::network::Activation;
-use crate::network::graph::{Term, Value};
 use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::parameters::Role;
+use crate::network::onnx::scalar::Numbers;
 use crate::network::onnx::tensor::{Constant, Content, Points, Shape, Size, Tensor};
 use crate::network::onnx::trouble::{Step, refuse};
 
 use super::products::dense;
+use super::shapes::join;
 
 /// The kinds of cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,23 +29,19 @@ enum Cell {
 /// A layer in one direction.
 struct Layer {
     cell: Cell,
-    /// The number of gates.
-    gates: usize,
     /// The width of the state.
     width: usize,
-    /// The number of sequences of a point.
-    rows: usize,
     functions: Vec<Activation>,
-    /// R, and its part for the last gate.
+    /// R, and its part for a state that is reset first.
     weights: [Tensor; 2],
     biases: [Option<Tensor>; 2],
 }
 
 /// States of all steps in the order of time, the last one computed, and the last memory.
 struct Run {
-    states: Vec<Value>,
-    state: Value,
-    memory: Option<Value>,
+    states: Vec<Tensor>,
+    state: Tensor,
+    memory: Tensor,
 }
 
 /// Any of them: all states, the last one, and the last memory.
@@ -83,20 +80,25 @@ pub fn recurrent(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Vec<Tensor>> {
     let mut runs = Vec::new();
     for (direction, reverse) in directions.iter().enumerate() {
         low.budget.spend(steps.saturating_mul(rows * gates * width + 1).saturating_mul(64))?;
-        let own = part(low, weight, 0, direction..direction + 1)?;
+        let own = low.part(weight, 0, direction..direction + 1)?;
         let own = low.reshape(&own, &[size(gates * width), size(weight.shape.length(2))])?;
-        let matrix = part(low, recurrence, 0, direction..direction + 1)?;
+        let matrix = low.part(recurrence, 0, direction..direction + 1)?;
         let matrix = low.reshape(&matrix, &[size(gates * width), size(width)])?;
-        let biases = biases(low, call.optional(3), direction, gates * width)?;
-        let functions = functions(call, cell, direction)?;
-        let projected = dense(low, &input, &own, biases[0].as_ref())?;
-        let inputs = low.value(&projected)?;
-        let layer = Layer::new(low, (cell, gates, width, rows), functions, &matrix, biases[1].clone())?;
+        let [first, second] = biases(low, call.optional(3), direction, gates * width)?;
+        let inputs = dense(low, &input, &own, first.as_ref())?;
+        // A state that is reset first meets the last part of R alone.
+        let split = if cell == Cell::Gru(false) { (gates - 1) * width } else { gates * width };
+        let mut halves = |own: &Tensor| -> Step<[Tensor; 2]> {
+            Ok([low.part(own, 0, 0..split)?, low.part(own, 0, split..gates * width)?])
+        };
+        let weights = halves(&matrix)?;
+        let biases = second.map(|bias| halves(&bias)).transpose()?.map_or([None, None], |both| both.map(Some));
+        let layer = Layer { cell, width, functions: functions(call, cell, direction)?, weights, biases };
         let state = initial(low, call.optional(5), direction, (rows, width), input.shape.points)?;
         let memory = initial(low, call.optional(6), direction, (rows, width), input.shape.points)?;
-        runs.push(layer.run(low, inputs, (state, memory), (steps, *reverse))?);
+        runs.push(layer.run(low, &inputs, (state, memory), *reverse)?);
     }
-    results(low, runs, (steps, rows, width), input.shape.points, batch_first)
+    results(low, &runs, (steps, rows, width), input.shape.points, batch_first)
 }
 
 /// Settings that are not supported.
@@ -107,28 +109,15 @@ fn checks(low: &Lowering<'_>, call: &Call<'_>, steps: usize) -> Step<()> {
             return refuse("sequences of different lengths are not supported");
         }
     }
-    if let Some(tensor) = call.optional(7) {
-        if low.constant(tensor)?.values.iter().any(|value| *value != 0.0) {
-            return refuse("peepholes are not supported");
-        }
+    let peepholes = call.optional(7).map(|tensor| low.constant(tensor)).transpose()?;
+    if peepholes.is_some_and(|own| own.values.iter().any(|value| *value != 0.0)) {
+        return refuse("peepholes are not supported");
     }
     let set = |name: &str| call.node.int(name).unwrap_or(0) != 0;
     if set("input_forget") || call.node.float("clip").unwrap_or(0.0) != 0.0 {
         return refuse("joined gates and clipping are not supported");
     }
     Ok(())
-}
-
-/// Entries of an axis.
-fn part(low: &mut Lowering<'_>, tensor: &Tensor, axis: usize, range: std::ops::Range<usize>) -> Step<Tensor> {
-    if range.end > tensor.shape.length(axis) {
-        return refuse(format!("one of its inputs has shape {:?}, which is too short", tensor.shape.lengths));
-    }
-    let mut lists = vec![None; tensor.shape.rank()];
-    if let Some(list) = lists.get_mut(axis) {
-        *list = Some(range.map(Some).collect());
-    }
-    low.pick(tensor, &lists, 0.0)
 }
 
 /// The biases of the inputs and of the state, in one direction.
@@ -139,9 +128,9 @@ fn biases(
     width: usize,
 ) -> Step<[Option<Tensor>; 2]> {
     let Some(tensor) = tensor else { return Ok([None, None]) };
-    let own = part(low, tensor, 0, direction..direction + 1)?;
+    let own = low.part(tensor, 0, direction..direction + 1)?;
     let mut half = |start: usize| -> Step<Option<Tensor>> {
-        let half = part(low, &own, 1, start..start + width)?;
+        let half = low.part(&own, 1, start..start + width)?;
         low.reshape(&half, &[Size::from(width as i64)]).map(Some)
     };
     Ok([half(0)?, half(width)?])
@@ -176,7 +165,7 @@ fn initial(
     direction: usize,
     (rows, width): (usize, usize),
     points: Option<Points>,
-) -> Step<Value> {
+) -> Step<Tensor> {
     let zeros = |lengths: Vec<usize>| {
         let constant = Constant::real(vec![0.0; lengths.iter().product()]);
         Tensor {
@@ -184,179 +173,127 @@ fn initial(
             content: Content::Constant(constant),
         }
     };
-    let Some(tensor) = tensor else { return low.value(&zeros(vec![rows, width])) };
-    let own = part(low, tensor, 0, direction..direction + 1)?;
+    let Some(tensor) = tensor else { return Ok(zeros(vec![rows, width])) };
+    let own = low.part(tensor, 0, direction..direction + 1)?;
     // Beside data with the same points, so that it fits them.
     let (shape, fitted) = low.join(&[&own, &zeros(vec![1, rows, 1])])?;
     let own = fitted.into_iter().next().unwrap_or(own);
     let list = (0..rows).map(|row| Some(if own.shape.length(1) == 1 { 0 } else { row })).collect();
-    let own = low.pick(&own, &[None, Some(list), None], 0.0)?;
+    let own = low.along(&own, 1, list)?;
     if shape.lengths != [1, rows, width] {
         return refuse(format!("its initial state has shape {:?}", tensor.shape.lengths));
     }
-    low.in_shape(&own, Shape::still(vec![rows, width])).and_then(|own| low.value(&own))
+    low.in_shape(&own, Shape::still(vec![rows, width]))
 }
 
 impl Layer {
-    fn new(
-        low: &mut Lowering<'_>,
-        (cell, gates, width, rows): (Cell, usize, usize, usize),
-        functions: Vec<Activation>,
-        matrix: &Tensor,
-        bias: Option<Tensor>,
-    ) -> Step<Self> {
-        // A state that is reset first meets the last part of R alone.
-        let split = if cell == Cell::Gru(false) { (gates - 1) * width } else { gates * width };
-        let mut halves = |tensor: &Tensor| -> Step<[Tensor; 2]> {
-            Ok([part(low, tensor, 0, 0..split)?, part(low, tensor, 0, split..gates * width)?])
-        };
-        let weights = halves(matrix)?;
-        let biases = match bias {
-            Some(bias) => halves(&bias)?.map(Some),
-            None => [None, None],
-        };
-        Ok(Self { cell, gates, width, rows, functions, weights, biases })
-    }
-
-    /// R h + c of a state, of all gates or of the last.
-    #[allow(clippy::indexing_slicing, reason = "there are two halves")]
-    fn recur(&self, low: &mut Lowering<'_>, state: Value, half: usize) -> Step<Value> {
-        let state = low.data(state, Shape::still(vec![self.rows, self.width]));
-        let result = dense(low, &state, &self.weights[half], self.biases[half].as_ref())?;
-        low.value(&result)
-    }
-
-    /// A gate of the inputs at a step plus one of the state, if there is one: its first column, and the columns of a row.
-    fn gate(
-        &self,
-        low: &mut Lowering<'_>,
-        (inputs, step, gate): (Value, usize, usize),
-        state: Option<(Value, usize, usize)>,
-    ) -> Step<Value> {
-        let (width, own) = (self.width, self.gates * self.width);
-        let mut terms = Vec::with_capacity(2 * self.rows * width);
-        for (row, unit) in (0..self.rows).flat_map(|row| (0..width).map(move |unit| (row, unit))) {
-            let output = row * width + unit;
-            let entry = (step * self.rows + row) * own + gate * width + unit;
-            terms.push(Term { output, input: 0, entry, weight: 1.0 });
-            if let Some((_, first, columns)) = state {
-                terms.push(Term { output, input: 1, entry: row * columns + first + unit, weight: 1.0 });
-            }
-        }
-        let values: Vec<Value> = std::iter::once(inputs).chain(state.map(|(value, _, _)| value)).collect();
-        Ok(low.graph.combine(&values, &[self.rows, width], terms, None)?)
-    }
-
     /// All steps.
     fn run(
         &self,
         low: &mut Lowering<'_>,
-        inputs: Value,
-        (mut state, mut memory): (Value, Value),
-        (steps, reverse): (usize, bool),
+        inputs: &Tensor,
+        (mut state, mut memory): (Tensor, Tensor),
+        reverse: bool,
     ) -> Step<Run> {
+        let [steps, rows, columns] = inputs.shape.lengths[..] else { return refuse("it needs sequences") };
         let mut states = Vec::with_capacity(steps);
         for count in 0..steps {
             let step = if reverse { steps - 1 - count } else { count };
+            let own = low.part(inputs, 0, step..step + 1)?;
+            let own = low.in_shape(&own, Shape::still(vec![rows, columns]))?;
             (state, memory) = match self.cell {
-                Cell::Plain => (self.plain(low, (inputs, step), state)?, memory),
-                Cell::Gru(_) => (self.gru(low, (inputs, step), state)?, memory),
-                Cell::Lstm => self.lstm(low, (inputs, step), (state, memory))?,
+                Cell::Plain => {
+                    let recurred = self.recur(low, &state, 0)?;
+                    (self.gate(low, (&own, 0), Some((&recurred, 0)), 0)?, memory)
+                }
+                Cell::Gru(early) => (self.gru(low, &own, &state, early)?, memory),
+                Cell::Lstm => self.lstm(low, &own, &state, &memory)?,
             };
-            states.push(state);
+            states.push(state.clone());
         }
         if reverse {
             states.reverse();
         }
-        Ok(Run { states, state, memory: (self.cell == Cell::Lstm).then_some(memory) })
+        Ok(Run { states, state, memory })
     }
 
-    fn function(&self, low: &mut Lowering<'_>, value: Value, which: usize) -> Step<Value> {
-        let activation = self.functions.get(which).copied().unwrap_or(Activation::Tanh);
-        Ok(low.graph.function(value, activation)?)
+    /// R h + c of a state, of all gates or of the last.
+    #[allow(clippy::indexing_slicing, reason = "there are two halves")]
+    fn recur(&self, low: &mut Lowering<'_>, state: &Tensor, half: usize) -> Step<Tensor> {
+        dense(low, state, &self.weights[half], self.biases[half].as_ref())
     }
 
-    fn plain(&self, low: &mut Lowering<'_>, (inputs, step): (Value, usize), state: Value) -> Step<Value> {
-        let recurred = self.recur(low, state, 0)?;
-        let sum = self.gate(low, (inputs, step, 0), Some((recurred, 0, self.width)))?;
-        self.function(low, sum, 0)
-    }
-
-    fn gru(&self, low: &mut Lowering<'_>, (inputs, step): (Value, usize), state: Value) -> Step<Value> {
-        let (width, recurred) = (self.width, self.recur(low, state, 0)?);
-        let early = self.cell == Cell::Gru(true);
-        let columns = if early { 3 * width } else { 2 * width };
-        let mut gates = [state; 2];
-        for (place, gate) in gates.iter_mut().enumerate() {
-            let sum = self.gate(low, (inputs, step, place), Some((recurred, place * width, columns)))?;
-            *gate = self.function(low, sum, 0)?;
-        }
-        let [update, reset] = gates;
-        let new = match early {
-            true => {
-                let rest: Vec<Option<usize>> = (0..self.rows)
-                    .flat_map(|row| (0..width).map(move |unit| Some(row * columns + 2 * width + unit)))
-                    .collect();
-                let rest = low.graph.select(recurred, &[self.rows, width], &rest)?;
-                let kept = low.graph.mul(reset, rest)?;
-                self.gate(low, (inputs, step, 2), Some((kept, 0, width)))?
-            }
-            false => {
-                let kept = low.graph.mul(reset, state)?;
-                let recurred = self.recur(low, kept, 1)?;
-                self.gate(low, (inputs, step, 2), Some((recurred, 0, width)))?
-            }
-        };
-        let new = self.function(low, new, 1)?;
-        let apart = low.graph.sub(state, new)?;
-        let moved = low.graph.mul(update, apart)?;
-        Ok(low.graph.add(new, moved)?)
-    }
-
-    fn lstm(
+    /// Activation number `which` of a gate of the inputs plus one of the state.
+    fn gate(
         &self,
         low: &mut Lowering<'_>,
-        (inputs, step): (Value, usize),
-        (state, memory): (Value, Value),
-    ) -> Step<(Value, Value)> {
-        let recurred = self.recur(low, state, 0)?;
-        let mut gates = [state; 4];
-        for (place, gate) in gates.iter_mut().enumerate() {
-            let sum = self.gate(low, (inputs, step, place), Some((recurred, place * self.width, 4 * self.width)))?;
-            *gate = self.function(low, sum, usize::from(place == 3))?;
+        (inputs, gate): (&Tensor, usize),
+        state: Option<(&Tensor, usize)>,
+        which: usize,
+    ) -> Step<Tensor> {
+        let place = |gate: usize| gate * self.width..(gate + 1) * self.width;
+        let mut sum = low.part(inputs, 1, place(gate))?;
+        if let Some((state, gate)) = state {
+            let other = low.part(state, 1, place(gate))?;
+            sum = low.sum((&sum, 1.0), (&other, 1.0))?;
         }
-        let [input, output, forget, new] = gates;
-        let (kept, added) = (low.graph.mul(forget, memory)?, low.graph.mul(input, new)?);
-        let memory = low.graph.add(kept, added)?;
-        let bounded = self.function(low, memory, 2)?;
-        Ok((low.graph.mul(output, bounded)?, memory))
+        low.activation(&sum, self.functions.get(which).copied().unwrap_or(Activation::Tanh))
+    }
+
+    fn gru(&self, low: &mut Lowering<'_>, inputs: &Tensor, state: &Tensor, early: bool) -> Step<Tensor> {
+        let recurred = self.recur(low, state, 0)?;
+        let update = self.gate(low, (inputs, 0), Some((&recurred, 0)), 0)?;
+        let reset = self.gate(low, (inputs, 1), Some((&recurred, 1)), 0)?;
+        let rest = match early {
+            true => {
+                let last = low.part(&recurred, 1, 2 * self.width..3 * self.width)?;
+                low.product(&reset, &last)?
+            }
+            false => {
+                let kept = low.product(&reset, state)?;
+                self.recur(low, &kept, 1)?
+            }
+        };
+        let new = self.gate(low, (inputs, 2), Some((&rest, 0)), 1)?;
+        let apart = low.sum((state, 1.0), (&new, -1.0))?;
+        let moved = low.product(&update, &apart)?;
+        low.sum((&new, 1.0), (&moved, 1.0))
+    }
+
+    fn lstm(&self, low: &mut Lowering<'_>, inputs: &Tensor, state: &Tensor, memory: &Tensor) -> Step<(Tensor, Tensor)> {
+        let recurred = self.recur(low, state, 0)?;
+        let sums = low.sum((inputs, 1.0), (&recurred, 1.0))?;
+        let mut gate = |place: usize, which: usize| self.gate(low, (&sums, place), None, which);
+        let (input, output, forget, new) = (gate(0, 0)?, gate(1, 0)?, gate(2, 0)?, gate(3, 1)?);
+        let (kept, added) = (low.product(&forget, memory)?, low.product(&input, &new)?);
+        let memory = low.sum((&kept, 1.0), (&added, 1.0))?;
+        let bounded = low.activation(&memory, self.functions.get(2).copied().unwrap_or(Activation::Tanh))?;
+        Ok((low.product(&output, &bounded)?, memory))
     }
 }
 
 /// The outputs of the operator: `[steps, directions, points, width]`, and twice `[directions, points, width]`.
 fn results(
     low: &mut Lowering<'_>,
-    runs: Vec<Run>,
+    runs: &[Run],
     (steps, rows, width): (usize, usize, usize),
     points: Option<Points>,
     batch_first: bool,
 ) -> Step<Vec<Tensor>> {
-    let count = runs.len();
-    let mut stack = |values: Vec<Value>, lengths: Vec<usize>| -> Step<Tensor> {
-        let blocks = values.into_iter().map(|value| Ok(low.graph.reshape(value, &[1, rows, width])?));
-        let blocks = blocks.collect::<Step<Vec<Value>>>()?;
-        let value = low.graph.concat(&blocks, 0)?;
-        let value = low.graph.reshape(value, &lengths)?;
+    let mut stack = |parts: Vec<&Tensor>, lengths: Vec<usize>| -> Step<Tensor> {
+        let parts = parts.into_iter().map(|part| low.in_shape(part, Shape::still(vec![1, rows, width])));
+        let parts = parts.collect::<Step<Vec<Tensor>>>()?;
+        let whole = join(low, &parts, 0)?;
         let points = points.map(|points| Points { axis: lengths.len() - 2, ..points });
-        Ok(low.data(value, Shape { lengths, points }))
+        low.in_shape(&whole, Shape { lengths, points })
     };
-    let by_time = (0..steps).flat_map(|step| runs.iter().filter_map(move |run| run.states.get(step).copied()));
-    let all = stack(by_time.collect(), vec![steps, count, rows, width])?;
-    let last = stack(runs.iter().map(|run| run.state).collect(), vec![count, rows, width])?;
-    let memories: Option<Vec<Value>> = runs.iter().map(|run| run.memory).collect();
-    let memory = memories.map(|values| stack(values, vec![count, rows, width])).transpose()?;
-    let mut results = vec![all, last];
-    results.extend(memory);
+    let by_time = (0..steps).flat_map(|step| runs.iter().filter_map(move |run| run.states.get(step)));
+    let last = vec![runs.len(), rows, width];
+    let mut results = vec![
+        stack(by_time.collect(), vec![steps, runs.len(), rows, width])?,
+        stack(runs.iter().map(|run| &run.state).collect(), last.clone())?,
+        stack(runs.iter().map(|run| &run.memory).collect(), last)?,
+    ];
     if batch_first {
         for (result, axes) in results.iter_mut().zip([vec![2, 0, 1, 3], vec![1, 0, 2], vec![1, 0, 2]]) {
             *result = low.transpose(result, &axes)?;

@@ -1,6 +1,6 @@
 //! Changes of shape and order: of constants, parameters and data alike.
 
-use crate::network::graph;
+use crate::network::graph::Indices;
 use crate::network::onnx::lowering::Lowering;
 use crate::network::onnx::node::Call;
 use crate::network::onnx::tensor::{Constant, Content, Origin, Points, Shape, Size, Tensor, axis_of, product};
@@ -182,16 +182,11 @@ pub fn split(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Vec<Tensor>> {
         return refuse(format!("its parts {lengths:?} do not add up to {length}"));
     }
     let mut start = 0;
-    let mut parts = Vec::with_capacity(count);
-    for part in lengths {
-        let mut lists = vec![None; tensor.shape.rank()];
-        if let Some(list) = lists.get_mut(axis) {
-            *list = Some((start..start + part).map(Some).collect());
-        }
-        parts.push(low.pick(tensor, &lists, 0.0)?);
+    let mut next = |part: usize| {
         start += part;
-    }
-    Ok(parts)
+        low.part(tensor, axis, start - part..start)
+    };
+    lengths.into_iter().map(&mut next).collect()
 }
 
 /// Tensors joined along an axis.
@@ -223,48 +218,41 @@ pub fn join(low: &mut Lowering<'_>, parts: &[Tensor], axis: i64) -> Step<Tensor>
     let total = fitted.iter().map(|part| part.shape.length(axis)).fold(0, usize::saturating_add);
     let shape = shape.with_length(axis, total);
     low.budget.spend(shape.size().saturating_mul(4))?;
-    if fitted.iter().any(|part| matches!(part.content, Content::Data(..))) {
-        let values = fitted.iter().map(|part| low.value(part)).collect::<Step<Vec<_>>>()?;
-        let kind = |part: &Tensor| if let Content::Data(_, origin) = part.content { origin } else { Origin::Computed };
-        let origin = fitted.first().map(kind).filter(|own| fitted.iter().all(|part| kind(part) == *own));
-        let value = low.graph.concat(&values, axis)?;
-        return Ok(Tensor { shape, content: Content::Data(value, origin.unwrap_or(Origin::Computed)) });
-    }
-    // Blocks of the parts in turn, for every index of the axes before.
-    let outer = product(shape.lengths.get(..axis).unwrap_or_default()).unwrap_or(0);
-    let places = (0..outer).flat_map(|block| {
-        fitted.iter().enumerate().flat_map(move |(part, own)| {
-            let length = own.shape.size() / outer.max(1);
-            (block * length..(block + 1) * length).map(move |place| (part, place))
-        })
-    });
     let constants: Option<Vec<&Constant>> = fitted.iter().map(Tensor::as_constant).collect();
-    let content = match constants {
-        Some(constants) => {
-            let places: Vec<(usize, usize)> = places.collect();
-            let of = |(part, place): &(usize, usize)| constants.get(*part).map(|own| (*own, *place));
-            let value = |(own, place): (&Constant, usize)| own.values.get(place).copied().unwrap_or(0.0);
-            let flags: Vec<bool> = places.iter().filter_map(of).map(|(own, place)| own.is_per_point(place)).collect();
+    let parameters: Option<Vec<&Indices>> = fitted.iter().map(Tensor::as_parameter).collect();
+    let content = match (constants, parameters) {
+        (Some(constants), _) => {
+            let flags = constants.iter().flat_map(|own| (0..own.values.len()).map(|place| own.is_per_point(place)));
             Content::Constant(Constant {
-                values: places.iter().filter_map(of).map(value).collect(),
+                values: constants.iter().flat_map(|own| own.values.iter().copied()).collect(),
                 whole: constants.iter().all(|own| own.whole),
-                per_point: flags.contains(&true).then(|| flags.into()),
+                per_point: Some(flags.collect()),
             })
         }
-        None if fitted.iter().all(|part| matches!(part.content, Content::Parameter(_))) => {
-            let place = |(part, place): (usize, usize)| match fitted.get(part).map(|own| &own.content) {
-                Some(Content::Parameter(own)) => own.get(place),
-                _ => 0,
-            };
-            Content::Parameter(places.map(place).collect::<Vec<usize>>().into())
+        (_, Some(parameters)) => {
+            Content::Parameter(parameters.iter().flat_map(|own| own.iter()).collect::<Vec<usize>>().into())
         }
-        // Parameters and constants together.
-        None => {
-            let values = fitted.iter().map(|part| low.value(part)).collect::<Step<Vec<graph::Value>>>()?;
-            Content::Data(low.graph.concat(&values, axis)?, Origin::Computed)
+        _ => {
+            let values = fitted.iter().map(|part| low.value(part)).collect::<Step<Vec<_>>>()?;
+            let kind = |part: &Tensor| if let Content::Data(_, own) = part.content { own } else { Origin::Computed };
+            let origin = fitted.first().map(kind).filter(|own| fitted.iter().all(|part| kind(part) == *own));
+            let value = low.graph.concat(&values, axis)?;
+            return Ok(Tensor { shape, content: Content::Data(value, origin.unwrap_or(Origin::Computed)) });
         }
     };
-    Ok(Tensor { shape, content })
+    // Of all entries one after the other, blocks of the parts in turn for every index of the axes before.
+    let outer = product(shape.lengths.get(..axis).unwrap_or_default()).unwrap_or(0);
+    let mut places = Vec::with_capacity(shape.size());
+    for block in 0..outer {
+        let mut start = 0;
+        for size in fitted.iter().map(|part| part.shape.size()) {
+            let length = size / outer;
+            places.extend((start + block * length..start + (block + 1) * length).map(Some));
+            start += size;
+        }
+    }
+    let flat = Tensor { shape: Shape::still(vec![places.len()]), content };
+    low.entries(&flat, shape, &places, 0.0)
 }
 
 /// Something without values, with the lengths of all axes but one.
@@ -283,11 +271,10 @@ impl Lowering<'_> {
 
     /// What is the same at every point, along an axis of the points.
     fn spread(&mut self, tensor: &Tensor, points: Points) -> Step<Tensor> {
-        let mut lists = vec![None; tensor.shape.rank()];
-        if let (Some(list), 1) = (lists.get_mut(points.axis), tensor.shape.length(points.axis)) {
-            *list = Some(vec![Some(0); points.before * points.after]);
-        }
-        let spread = self.pick(tensor, &lists, 0.0)?;
+        let spread = match tensor.shape.length(points.axis) {
+            1 => self.along(tensor, points.axis, vec![Some(0); points.before * points.after])?,
+            _ => tensor.clone(),
+        };
         Ok(Tensor { shape: Shape { points: Some(points), ..spread.shape }, content: spread.content })
     }
 }
@@ -304,10 +291,24 @@ pub fn expand(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
     for (place, size) in target.iter().enumerate() {
         let axis = rank - target.len() + place;
         let length = tensor.shape.length(axis);
-        if tensor.shape.holds_points(axis) || size.number == 1 && !size.per_point {
+        let count = low.file.points.and_then(|count| i64::try_from(count).ok());
+        let written = count.and_then(|count| size.number.checked_mul(if size.per_point { count } else { 1 }));
+        if tensor.shape.holds_points(axis) {
+            let all = count.and_then(|count| count.checked_mul(length as i64));
+            let whole = size.per_point && size.number == length as i64 || all.is_some() && written == all;
+            match whole || size.number == 1 && !size.per_point {
+                true => continue,
+                false => return refuse("it repeats points"),
+            }
+        }
+        if size.number == 1 && !size.per_point {
             continue;
         }
         if size.per_point {
+            if written == Some(length as i64) && length > 1 {
+                // Written out already, for the only number of points that the graph is for.
+                continue;
+            }
             if size.number != 1 || length != 1 {
                 return refuse("it repeats values for points that are joined with another axis");
             }
@@ -398,25 +399,22 @@ pub fn depth_and_space(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> 
     let sizes = tensor.shape.sizes();
     let [points, channels, height, width] = sizes[..] else { return refuse("it needs an image") };
     let block = call.node.int("blocksize").filter(|block| *block > 0).ok_or("it has no block size")?;
-    let (part, of) = (|size: Size| Size::from(size.number / block), |number: i64| Size::from(number));
-    let square = block.saturating_mul(block);
-    let deep = call.node.op_type == "DepthToSpace";
-    let (split, axes, joined) = match (deep, call.node.word("mode").as_str()) {
-        (true, "CRD") => (
-            vec![points, of(channels.number / square), of(block), of(block), height, width],
-            [0, 1, 4, 2, 5, 3],
-            [points, of(channels.number / square), of(height.number * block), of(width.number * block)],
-        ),
-        (true, _) => (
-            vec![points, of(block), of(block), of(channels.number / square), height, width],
-            [0, 3, 4, 1, 5, 2],
-            [points, of(channels.number / square), of(height.number * block), of(width.number * block)],
-        ),
-        (false, _) => (
-            vec![points, channels, part(height), of(block), part(width), of(block)],
+    let (of, square) = (|number: i64| Size::from(number), block.saturating_mul(block));
+    let (few, many) = (of(channels.number / square), of(channels.number.saturating_mul(square)));
+    let large = [height, width].map(|size| of(size.number.saturating_mul(block)));
+    let small = [height, width].map(|size| of(size.number / block));
+    let (split, axes, joined) = match (call.node.op_type.as_str(), call.node.word("mode").as_str()) {
+        ("SpaceToDepth", _) => (
+            [points, channels, small[0], of(block), small[1], of(block)],
             [0, 3, 5, 1, 2, 4],
-            [points, of(channels.number.saturating_mul(square)), part(height), part(width)],
+            [points, many, small[0], small[1]],
         ),
+        (_, "CRD") => {
+            ([points, few, of(block), of(block), height, width], [0, 1, 4, 2, 5, 3], [points, few, large[0], large[1]])
+        }
+        _ => {
+            ([points, of(block), of(block), few, height, width], [0, 3, 4, 1, 5, 2], [points, few, large[0], large[1]])
+        }
     };
     let split = low.reshape(tensor, &split)?;
     let moved = low.transpose(&split, &axes)?;
