@@ -40,7 +40,7 @@ class Network:
     def from_layers(path: str | PathLike[str], layers: Sequence[str]) -> Network:
         """Reads safetensors whose layers are stated in order, such as `fc1:tanh`."""
     @staticmethod
-    def from_record(record: str, parameters: Sequence[float]) -> Network:
+    def from_record(record: str, parameters: Sequence[float] | _Array) -> Network:
         """The network that a record describes, with these weights."""
     def record(self) -> str | None:
         """The layers as JSON."""
@@ -68,50 +68,6 @@ class Network:
     @property
     def notes(self) -> list[str]:
         """What a person should know of how a file was read."""
-
-class NetworkBuilder:
-    """A network in the making: one call per layer. `riemannian_laplace.layers` is its comfortable face."""
-
-    def __new__(cls, shape: Sequence[int]) -> NetworkBuilder: ...
-    @property
-    def shape(self) -> list[int]: ...
-    def branch(self) -> NetworkBuilder: ...
-    def linear(self, weight: _Array, bias: _Array | None = None) -> None: ...
-    def conv2d(
-        self,
-        weight: _Array,
-        bias: _Array | None,
-        *,
-        stride: tuple[int, int],
-        padding: tuple[int, int],
-        dilation: tuple[int, int],
-        groups: int,
-    ) -> None: ...
-    def layer_norm(
-        self, shape: Sequence[int], weight: _Array | None = None, bias: _Array | None = None, *, eps: float
-    ) -> None: ...
-    def batch_norm(
-        self,
-        mean: Sequence[float],
-        variance: Sequence[float],
-        weight: _Array | None = None,
-        bias: _Array | None = None,
-        *,
-        eps: float,
-    ) -> None: ...
-    def group_norm(
-        self, groups: int, weight: _Array | None = None, bias: _Array | None = None, *, eps: float
-    ) -> None: ...
-    def max_pool2d(self, kernel: tuple[int, int], *, stride: tuple[int, int], padding: tuple[int, int]) -> None: ...
-    def avg_pool2d(
-        self, kernel: tuple[int, int], *, stride: tuple[int, int], padding: tuple[int, int], count_include_pad: bool
-    ) -> None: ...
-    def global_avg_pool(self) -> None: ...
-    def flatten(self) -> None: ...
-    def dropout(self) -> None: ...
-    def activation(self, name: str) -> None: ...
-    def residual(self, body: NetworkBuilder, shortcut: NetworkBuilder) -> None: ...
-    def build(self) -> Network: ...
 
 class Evidence:
     """The evidence of a posterior at any prior precision and noise, without a new fit."""

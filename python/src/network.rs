@@ -1,8 +1,8 @@
-//! Networks: read from a file, or made by a [`NetworkBuilder`](crate::builder::NetworkBuilder).
+//! Networks: read from a file, or from a description of their layers.
 
 use std::path::PathBuf;
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayLike1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use riemannian_laplace::{Activation, Family, Model, OutputLink};
 
@@ -10,7 +10,7 @@ use crate::errors::{OrRaise, raise};
 use crate::work::run;
 
 /// What a pickle keeps: the layers as JSON, and the weights.
-type Recipe = (String, Vec<f64>);
+type Recipe<'py> = (String, Bound<'py, PyArray1<f64>>);
 
 /// A trained network with its weights.
 #[pyclass(frozen, module = "riemannian_laplace._core")]
@@ -59,8 +59,8 @@ impl Network {
 
     /// The network that a record describes, with these weights.
     #[staticmethod]
-    fn from_record(py: Python<'_>, record: &str, parameters: Vec<f64>) -> PyResult<Self> {
-        Ok(riemannian_laplace::Network::from_record(record, parameters).or_raise(py)?.into())
+    fn from_record(py: Python<'_>, record: &str, parameters: PyArrayLike1<'_, f64>) -> PyResult<Self> {
+        Ok(riemannian_laplace::Network::from_record(record, parameters.as_array().to_vec()).or_raise(py)?.into())
     }
 
     /// The layers as JSON.
@@ -144,9 +144,9 @@ impl Network {
         format!("Network({}, {} parameters)", self.network.architecture(), self.network.n_params())
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Recipe)> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Recipe<'py>)> {
         let record = self.network.record().unwrap_or_default();
         let make = py.get_type::<Self>().getattr("from_record")?;
-        Ok((make, (record, self.network.parameters().to_vec())))
+        Ok((make, (record, self.parameters(py))))
     }
 }
