@@ -128,10 +128,9 @@ fn convolve(
 ) -> Result<Tensor> {
     let (points, positions, outputs) = (input.dim(0)?, window.positions(), affine.outputs);
     let Window { image, kernel, stride, padding, dilation, .. } = *window;
-    let same = |pair: [usize; 2]| pair[0] == pair[1];
-    let framed = |axis: usize| (image[axis] + 2 * padding[axis]).checked_sub(dilation[axis] * (kernel[axis] - 1) + 1);
-    let usual = |axis: usize| framed(axis).map(|room| room / stride[axis] + 1) == Some(window.outputs[axis]);
-    if !window.transposed && same(stride) && same(dilation) && same(padding) && usual(0) && usual(1) {
+    let same = |[rows, columns]: [usize; 2]| rows == columns;
+    let usual = *window == Window::new(image, kernel, stride, padding, dilation);
+    if usual && same(stride) && same(dilation) && same(padding) {
         let images = input.reshape((points, channels, image[0], image[1]))?;
         let weight = weight.reshape((outputs, channels / groups, kernel[0], kernel[1]))?;
         return images

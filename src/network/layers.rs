@@ -122,15 +122,7 @@ impl Image {
 
     /// A window over this image, with the same padding on both sides.
     fn window(&self, kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]) -> Window {
-        let image = [self.height, self.width];
-        // ⌊(size + 2p − d(k − 1) − 1)/s⌋ + 1 positions along an axis; none where the window does not fit.
-        let along = |axis: usize| -> Option<usize> {
-            let framed = image[axis].checked_add(padding[axis].checked_mul(2)?)?;
-            let reach = dilation[axis].checked_mul(kernel[axis].checked_sub(1)?)?.checked_add(1)?;
-            framed.checked_sub(reach)?.checked_div(stride[axis])?.checked_add(1)
-        };
-        let outputs = [0, 1].map(|axis| along(axis).unwrap_or(0));
-        Window { image, kernel, stride, padding, dilation, outputs, transposed: false }
+        Window::new([self.height, self.width], kernel, stride, padding, dilation)
     }
 
     /// The image of this many channels at the positions of a window.

@@ -1,6 +1,6 @@
 //! What a layer becomes in a graph.
 
-use super::graph::{Function, GraphBuilder, Start, Tensor, Term, Value, View, Window};
+use super::graph::{GraphBuilder, Start, Tensor, Term, Value, View, Window};
 use super::layers::{AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, LayerNorm, Linear, MaxPool2d};
 use super::layers::{Layer, Residual, known_inputs};
 use crate::error::{Error, Result};

@@ -115,7 +115,7 @@ impl Affine {
             return Err(problem);
         }
         let groups = self.taps.groups();
-        if groups == 0 || self.outputs % groups != 0 {
+        if groups == 0 || !self.outputs.is_multiple_of(groups) {
             return Err(format!("cannot split {} outputs into {groups} groups", self.outputs));
         }
         let entries = self.outputs.checked_mul(self.inputs);

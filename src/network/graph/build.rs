@@ -237,7 +237,7 @@ impl GraphBuilder {
     /// The same with a constant matrix, `[outputs, inputs]` row by row.
     pub fn linear_constant(&mut self, value: Value, outputs: usize, weights: Vec<f64>) -> Result<Value> {
         let inputs = self.shape(value).last().copied().unwrap_or(1);
-        self.linear_with(value, (outputs, inputs), Weight::Constants(weights.into()), None)
+        self.linear_with(value, (outputs, inputs), Weight::Constants(weights), None)
     }
 
     fn linear_with(
@@ -272,7 +272,7 @@ impl GraphBuilder {
             return Err(refuse("a convolution", "needs an image and a matrix of weights"));
         };
         let (channels, outputs, inputs) = (*channels, *outputs, *inputs);
-        if groups == 0 || channels % groups != 0 || outputs % groups != 0 {
+        if groups == 0 || !channels.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
             let problem = format!("cannot split {channels} input and {outputs} output channels into {groups} groups");
             return Err(refuse("a convolution", problem));
         }

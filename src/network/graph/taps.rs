@@ -49,6 +49,24 @@ pub struct Window {
 }
 
 impl Window {
+    /// A window with as much padding on both sides of the image, at ⌊(size + 2p − d(k − 1) − 1)/s⌋ + 1 positions along an axis;
+    /// none where it does not fit.
+    pub fn new(
+        image: [usize; 2],
+        kernel: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        dilation: [usize; 2],
+    ) -> Self {
+        let along = |axis: usize| -> Option<usize> {
+            let framed = image[axis].checked_add(padding[axis].checked_mul(2)?)?;
+            let reach = dilation[axis].checked_mul(kernel[axis].checked_sub(1)?)?.checked_add(1)?;
+            framed.checked_sub(reach)?.checked_div(stride[axis])?.checked_add(1)
+        };
+        let outputs = [0, 1].map(|axis| along(axis).unwrap_or(0));
+        Self { image, kernel, stride, padding, dilation, outputs, transposed: false }
+    }
+
     /// The number of positions.
     pub fn positions(&self) -> usize {
         self.outputs[0].saturating_mul(self.outputs[1])

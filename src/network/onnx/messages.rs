@@ -5,6 +5,8 @@ use prost::Message;
 /// A file.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
@@ -31,6 +33,19 @@ pub struct GraphProto {
     pub input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "13")]
+    pub value_info: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "16")]
+    pub metadata_props: Vec<StringStringEntryProto>,
+}
+
+/// A note of the exporter.
+#[derive(Clone, PartialEq, Message)]
+pub struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
 }
 
 /// One operator, applied to values by their names.
@@ -67,6 +82,8 @@ pub struct AttributeProto {
     pub floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub strings: Vec<Vec<u8>>,
 }
 
 /// An array of numbers, in `raw_data` or in the field of its type.
@@ -90,6 +107,8 @@ pub struct TensorProto {
     pub double_data: Vec<f64>,
     #[prost(int32, tag = "14")]
     pub data_location: i32,
+    #[prost(message, repeated, tag = "16")]
+    pub metadata_props: Vec<StringStringEntryProto>,
 }
 
 /// The name and the type of an input or an output.
@@ -99,6 +118,8 @@ pub struct ValueInfoProto {
     pub name: String,
     #[prost(message, optional, tag = "2")]
     pub r#type: Option<TypeProto>,
+    #[prost(message, repeated, tag = "4")]
+    pub metadata_props: Vec<StringStringEntryProto>,
 }
 
 /// A type; only tensors are of interest.
@@ -111,6 +132,8 @@ pub struct TypeProto {
 /// The type of a tensor.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorTypeProto {
+    #[prost(int32, tag = "1")]
+    pub elem_type: i32,
     #[prost(message, optional, tag = "2")]
     pub shape: Option<TensorShapeProto>,
 }

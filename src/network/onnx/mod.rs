@@ -1,32 +1,41 @@
 //! Networks from ONNX files, by any exporter.
 //!
-//! The graph names layers and activations, so nothing need be guessed: from the output, each pattern of nodes
-//! is one layer back, until the input. A sum of two branches is a residual block, an activation is known by its values
-//! (so its form does not matter), and what no layer represents is refused by node and operator. θ lists the layers in
-//! the order of the graph, each with its weight in PyTorch's orientation (`[outputs, inputs]` for a linear layer), then
-//! its bias: PyTorch's `parameters_to_vector`, if the module uses its parameters in the order in which it defines them.
+//! Every operator becomes nodes of a [graph](crate::network::graph), one after the other, in one pass over the file. What a name stands for is a
+//! constant, parameters or data, and one axis of it may hold the points. A function of single numbers is known by its values,
+//! so the form in which an exporter writes an activation does not matter, and what has no derivatives is refused by node and
+//! operator. θ lists the parameters in the order in which the graph uses them, a weight in PyTorch's orientation (`[outputs,
+//! inputs]` for a linear layer) before its bias: PyTorch's `parameters_to_vector`, if the module uses its parameters in the
+//! order in which it defines them.
 
-mod build;
-mod chain;
+mod arithmetic;
+mod budget;
 mod constant;
-mod graph;
+mod file;
+mod lowering;
+mod marks;
 mod messages;
 mod node;
+mod operators;
 mod output;
-mod part;
-mod patterns;
+mod parameters;
+mod recognise;
 mod scalar;
-mod shapes;
-mod window;
+mod tensor;
+mod trouble;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
 use ndarray::Array2;
 use prost::Message;
 
-use self::graph::Graph;
+use self::file::File;
+use self::lowering::Lowering;
 use self::messages::ModelProto;
+use self::output::Scores;
+use self::tensor::{Shape, Tensor};
+use super::graph::{Graph, GraphBuilder, Kind, Node};
 use super::{Activation, Architecture, Network};
 use crate::error::{Error, OnnxError, Result};
 use crate::likelihood::Family;
@@ -105,10 +114,12 @@ impl Imported {
         let likelihood = family.likelihood().name();
         match self.link {
             Some(OutputLink::Sigmoid) if matches!(likelihood, "gaussian" | "heteroscedastic") => {
-                let mut layers = self.network.architecture().layers().to_vec();
-                layers.push(Activation::Sigmoid.into());
-                let network = Network::new(Architecture::of_layers(layers)?, self.network.parameters().to_vec())?;
-                Ok(network.with_tensor_names(self.names))
+                let graph = self.network.architecture().graph();
+                let mut nodes = graph.nodes().to_vec();
+                nodes.push(Node { kind: Kind::Elementwise(Activation::Sigmoid.into()), inputs: vec![graph.output()] });
+                let output = nodes.len() - 1;
+                let graph = Graph::new(nodes, graph.tensors().to_vec(), output)?;
+                Network::new(Architecture::of_graph(graph)?, self.network.parameters().to_vec())
             }
             Some(link) if link.likelihood() != likelihood => {
                 Err(Error::Link { link: link.to_string(), belongs: link.likelihood(), likelihood })
@@ -121,12 +132,12 @@ impl Imported {
 impl Network {
     /// Reads a network from an ONNX file.
     ///
-    /// Supported are linear layers, all [activations](Activation) however they are written, and residual sums; see
-    /// `docs/models.md`. Anything else is refused by node and operator. The weights may be float or double, inside the
-    /// file. Inputs of more than one axis per point are columns in row-major order.
+    /// The operators are listed in `docs/models.md`; anything else is refused by node and operator. The weights may be float
+    /// or double, inside the file. Inputs of more than one axis per point are columns in row-major order, and several inputs
+    /// take them one after the other.
     pub fn from_onnx(path: &Path) -> Result<Imported> {
         let bytes = tensors::read_bytes(path)?;
-        // Decoding copies the weights, and so do the layers, as f64.
+        // Decoding copies the weights, and so does the graph, as f64.
         let _copies = memory::reserve(
             &format!("reading {}", path.display()),
             3.0 * bytes.len() as f64 / 4.0,
@@ -135,10 +146,51 @@ impl Network {
         let model = ModelProto::decode(bytes.as_slice()).map_err(|error| {
             Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem: format!("it is not a model: {error}") })
         })?;
-        let graph = Graph::new(path, model)?;
-        let scores = output::scores(&graph)?;
-        let parts = chain::chain(&graph, &scores.value)?;
-        let built = build::build(&graph, &parts)?;
-        Ok(Imported { network: built.network, link: scores.link, names: built.names, notes: built.notes })
+        let (mut file, graph) = File::new(path, &model)?;
+        let scores = output::scores(&file, graph)?;
+        let mut parameters = parameters::Parameters::default();
+        let values = file.initializers(graph, &mut parameters)?;
+        let inputs = file.inputs(graph, &values)?;
+        let mut lowering = Lowering {
+            file: &file,
+            graph: GraphBuilder::new(),
+            values,
+            constants_are_parameters: parameters.is_empty(),
+            parameters,
+            budget: budget::Budget::new(bytes.len()),
+            recipes: recognise::Recipes::default(),
+            done: HashSet::new(),
+        };
+        lowering.inputs(inputs);
+        lowering.run(scores.value)?;
+        finish(lowering, &scores)
     }
+}
+
+/// The network up to its scores.
+fn finish(mut low: Lowering<'_>, scores: &Scores<'_>) -> Result<Imported> {
+    let file = low.file;
+    let refuse = |problem: String| file.refuse_file(problem);
+    let output = low.values.get(scores.value).cloned();
+    let Some(Tensor { shape: Shape { lengths, points: Some(points) }, .. }) = output.clone() else {
+        return Err(refuse(format!("the output `{}` does not depend on the input", scores.value)));
+    };
+    let outside = lengths.iter().take(points.axis).product::<usize>() * points.before;
+    if outside != 1 {
+        return Err(refuse(format!("the first axis of the output `{}` is not the points", scores.value)));
+    }
+    if let Some(axis) = scores.axis {
+        let over = tensor::axis_of(axis, lengths.len()).ok().and_then(|axis| lengths.get(axis));
+        if over.copied() != tensor::product(&lengths) {
+            return Err(refuse("a last softmax is known only over all outputs of a point".to_string()));
+        }
+    }
+    let Some(output) = output else { return Err(refuse("the graph has no output".to_string())) };
+    let value = low.value(&output).map_err(|trouble| file.trouble(usize::MAX, trouble))?;
+    let names = low.graph.tensors().iter().map(|tensor| tensor.name.clone()).collect();
+    let network = low.graph.finish(value).map_err(|error| match error {
+        Error::Architecture { what, problem } => refuse(format!("{what} {problem}")),
+        other => other,
+    })?;
+    Ok(Imported { network, link: scores.link, names, notes: low.parameters.notes })
 }

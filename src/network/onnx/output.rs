@@ -1,90 +1,97 @@
 //! The end of the graph: which output holds the scores, and the function that turns them into probabilities or rates.
 
 use super::OutputLink;
-use super::graph::{Graph, is_standard};
-use super::node::Attributes;
+use super::constant::{read, written};
+use super::file::File;
+use super::messages::{GraphProto, NodeProto};
 use crate::error::Result;
 
 /// The value that the likelihood takes, and the link after it that was left out.
-pub struct Scores {
+pub struct Scores<'a> {
     /// The raw outputs.
-    pub value: String,
+    pub value: &'a str,
     /// What followed.
     pub link: Option<OutputLink>,
+    /// The axis of a softmax.
+    pub axis: Option<i64>,
 }
 
 /// Finds the scores among the outputs of a graph: of a classifier's labels and probabilities, the latter.
-pub fn scores(graph: &Graph) -> Result<Scores> {
-    let candidates: Vec<&str> =
-        graph.outputs.iter().map(String::as_str).filter(|name| !is_label(graph, name)).collect();
+pub fn scores<'a>(file: &File<'a>, graph: &'a GraphProto) -> Result<Scores<'a>> {
+    let candidates: Vec<&'a str> = file.outputs.iter().copied().filter(|name| !is_label(file, name)).collect();
     let output = match candidates[..] {
         [output] => output,
-        [] => return Err(graph.refuse_file("the graph has no output besides labels; one with scores is needed")),
+        [] => return Err(file.refuse_file("the graph has no output besides labels; one with scores is needed")),
         [first, second, ..] => {
             let problem = format!("the graph has several outputs (`{first}`, `{second}`); export it with one");
-            return Err(graph.refuse_file(problem));
+            return Err(file.refuse_file(problem));
         }
     };
-    let value = plain(graph, output);
+    let value = plain(file, output);
     // scikit-learn writes [1 − p, p] for two classes.
-    let probability = pair(graph, value).unwrap_or(value);
-    let node = graph.producer(probability).map(|index| (index, graph.node(index)));
-    let Some((index, node)) = node.filter(|(_, node)| is_standard(node)) else {
-        return Ok(Scores { value: value.to_string(), link: None });
+    let probability = pair(file, graph, value).unwrap_or(value);
+    let Some(node) = file.producer(probability).filter(|node| node.is_standard()) else {
+        return Ok(Scores { value, link: None, axis: None });
     };
-    let input = node.input.first().map_or("", |name| graph.resolve(name));
-    let softmax = |link, index: usize, input: &str| match graph.shape(input) {
-        Some([_]) => Ok(Scores { value: input.to_string(), link: Some(link) }),
-        _ => Err(graph.refuse(index, "it is known only over all outputs of a point")),
+    let input = |node: &'a NodeProto| node.input.first().map_or("", |name| same(file, name));
+    let linked = |link, node: &'a NodeProto| Scores { value: input(node), link: Some(link), axis: None };
+    let softmax = |link, node: &'a NodeProto| {
+        let axis = node.int("axis").unwrap_or(if file.version < 13 { 1 } else { -1 });
+        Scores { axis: Some(axis), ..linked(link, node) }
     };
-    match node.op_type.as_str() {
-        "Softmax" if last_axis(node.int("axis")) => softmax(OutputLink::Softmax, index, input),
-        "LogSoftmax" if last_axis(node.int("axis")) => softmax(OutputLink::LogSoftmax, index, input),
-        "Log" if graph.made_by(input, "Softmax").is_some_and(|inner| last_axis(inner.int("axis"))) => {
-            let inner = graph.made_by(input, "Softmax").and_then(|inner| inner.input.first());
-            softmax(OutputLink::LogSoftmax, index, inner.map_or("", |name| graph.resolve(name)))
-        }
-        "Sigmoid" => Ok(Scores { value: input.to_string(), link: Some(OutputLink::Sigmoid) }),
-        "Exp" => Ok(Scores { value: input.to_string(), link: Some(OutputLink::Exp) }),
-        _ => Ok(Scores { value: value.to_string(), link: None }),
-    }
+    Ok(match (node.op_type.as_str(), file.made_by(input(node), "Softmax")) {
+        ("Softmax", _) => softmax(OutputLink::Softmax, node),
+        ("LogSoftmax", _) => softmax(OutputLink::LogSoftmax, node),
+        ("Log", Some(inner)) => softmax(OutputLink::LogSoftmax, inner),
+        ("Sigmoid", _) => linked(OutputLink::Sigmoid, node),
+        ("Exp", _) => linked(OutputLink::Exp, node),
+        _ => Scores { value, link: None, axis: None },
+    })
 }
 
-fn last_axis(axis: Option<i64>) -> bool {
-    matches!(axis, None | Some(-1 | 1))
+/// The value before anything that hands it on.
+fn same<'a>(file: &File<'a>, name: &'a str) -> &'a str {
+    back(file, name, |node| {
+        // 1, 10, 11 and 16: float, float16, double and bfloat16.
+        let real = node.op_type == "Cast" && matches!(node.int("to"), Some(1 | 10 | 11 | 16));
+        node.is_standard() && (real || node.op_type == "Identity")
+    })
 }
 
 /// The value before anything that only renames or reshapes it.
-fn plain<'a>(graph: &'a Graph, output: &'a str) -> &'a str {
-    let mut value = graph.resolve(output);
-    while let Some(node) = graph.producer(value).map(|index| graph.node(index)) {
-        let Some(input) = node.input.first().map(|name| graph.resolve(name)) else { break };
-        let reshape = matches!(node.op_type.as_str(), "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze");
-        let same =
-            reshape && is_standard(node) && graph.width(input).is_some() && graph.width(input) == graph.width(value);
-        let table = node.domain == "ai.onnx.ml" && node.op_type == "ZipMap";
-        if !same && !table {
-            break;
-        }
+fn plain<'a>(file: &File<'a>, name: &'a str) -> &'a str {
+    back(file, name, |node| {
+        let operator = node.op_type.as_str();
+        let reshape = matches!(operator, "Identity" | "Cast" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze");
+        node.is_standard() && reshape || node.domain == "ai.onnx.ml" && operator == "ZipMap"
+    })
+}
+
+/// The value before all nodes that are passed over.
+fn back<'a>(file: &File<'a>, name: &'a str, passes: impl Fn(&NodeProto) -> bool) -> &'a str {
+    let mut value = name;
+    while let Some(node) = file.producer(value).filter(|node| passes(node)) {
+        let Some(input) = node.input.first() else { break };
         value = input;
     }
     value
 }
 
 /// p in [1 − p, p].
-fn pair<'a>(graph: &'a Graph, value: &str) -> Option<&'a str> {
-    let [negative, positive] = graph.made_by(value, "Concat")?.input.as_slice() else { return None };
-    let difference = graph.made_by(negative, "Sub")?;
-    let one = graph.constant(difference.input.first()?)?.is_uniform(1.0);
-    let positive = graph.resolve(positive);
-    (one && graph.resolve(difference.input.get(1)?) == positive && graph.made_by(positive, "Sigmoid").is_some())
-        .then_some(positive)
+fn pair<'a>(file: &File<'a>, graph: &'a GraphProto, value: &str) -> Option<&'a str> {
+    let [negative, positive] = &file.made_by(value, "Concat")?.input[..] else { return None };
+    let [one, other] = &file.made_by(negative, "Sub")?.input[..] else { return None };
+    let initializer = graph.initializer.iter().find(|tensor| tensor.name == *one).and_then(|tensor| read(tensor).ok());
+    let one = initializer.or_else(|| written(file.made_by(one, "Constant")?).ok())?;
+    let ones = one.as_constant()?.values.iter().all(|value| *value == 1.0);
+    let positive = same(file, positive);
+    (ones && same(file, other) == positive && file.made_by(positive, "Sigmoid").is_some()).then_some(positive)
 }
 
 /// Whether an output is a label: what is left of scores after ArgMax or a comparison.
-fn is_label(graph: &Graph, output: &str) -> bool {
-    let mut value = graph.resolve(output);
-    while let Some(node) = graph.producer(value).map(|index| graph.node(index)) {
+fn is_label(file: &File<'_>, output: &str) -> bool {
+    let mut value = output;
+    while let Some(node) = file.producer(value) {
         let next = match node.op_type.as_str() {
             "ArgMax" | "Binarizer" | "TopK" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" => return true,
             "Cast" | "Reshape" | "Identity" | "Squeeze" => node.input.first(),
@@ -92,7 +99,7 @@ fn is_label(graph: &Graph, output: &str) -> bool {
             _ => None,
         };
         match next {
-            Some(name) => value = graph.resolve(name),
+            Some(name) => value = name,
             None => return false,
         }
     }
