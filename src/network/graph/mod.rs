@@ -19,6 +19,7 @@ mod fixed;
 mod indices;
 mod node;
 mod operator;
+mod places;
 mod products;
 mod quadratic;
 mod rounded;
