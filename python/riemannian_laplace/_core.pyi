@@ -34,6 +34,13 @@ class Network:
     def from_onnx(path: str | PathLike[str], likelihood: str) -> Network:
         """Reads an ONNX file, for a likelihood by name."""
     @staticmethod
+    def from_onnx_bytes(bytes: bytes, name: str | PathLike[str], likelihood: str) -> Network:
+        """The same from the bytes of a file, which messages call by this name."""
+    def with_tensors(
+        self, tensors: Sequence[tuple[str, Sequence[int]]], places: npt.NDArray[np.int64], parameters: _Array
+    ) -> Network:
+        """The same function over other tensors: what was parameter i is now parameter `places[i]`."""
+    @staticmethod
     def from_safetensors(path: str | PathLike[str], activation: str | None = None) -> Network:
         """Reads safetensors; `activation` where the file does not name it."""
     @staticmethod
@@ -68,6 +75,23 @@ class Network:
     @property
     def notes(self) -> list[str]:
         """What a person should know of how a file was read."""
+
+class DerivedModel:
+    """A trained model whose derivatives are computed in Python."""
+
+    def __new__(
+        cls,
+        derivatives: object,
+        parameters: Sequence[float],
+        tensors: Sequence[tuple[str, int]],
+        n_inputs: int,
+        n_outputs: int,
+        description: str,
+    ) -> DerivedModel: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def notes(self) -> list[str]: ...
 
 class Evidence:
     """The evidence of a posterior at any prior precision and noise, without a new fit."""
@@ -219,7 +243,7 @@ class Posterior:
 
     @staticmethod
     def fit(
-        network: Network,
+        network: Network | DerivedModel,
         inputs: _Array,
         targets: _Array,
         *,

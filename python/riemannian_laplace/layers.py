@@ -158,15 +158,18 @@ class LayerNorm:
     eps: float = 1e-5
 
     def describe(self, to: _Description) -> None:
-        if self.shape is None and self.weight is None:
-            raise InputError("a LayerNorm without weights needs the shape that it normalises over")
-        axes = tuple(int(n) for n in (np.shape(self.weight) if self.shape is None else self.shape))
+        shape = self.shape
+        if shape is None:
+            if self.weight is None:
+                raise InputError("a LayerNorm without weights needs the shape that it normalises over")
+            shape = np.shape(self.weight)
+        axes = tuple(int(n) for n in shape)
         if not axes or to.shape[-len(axes) :] != axes:
             raise to.refuse("layer norm", f"normalises over axes of {list(axes)}, but has inputs of {list(to.shape)}")
         for values in (self.weight, self.bias):
             if values is not None and np.shape(values) != axes:
                 raise to.refuse("layer norm", f"has a parameter of shape {list(np.shape(values))}, not {list(axes)}")
-        present = {"weight": self.weight is not None, "bias": self.bias is not None}
+        present: dict[str, Any] = {"weight": self.weight is not None, "bias": self.bias is not None}
         inputs = int(np.prod(to.shape))
         to.add("layer_norm", [self.weight, self.bias], inputs=inputs, shape=axes, eps=self.eps, **present)
 
@@ -185,7 +188,7 @@ class BatchNorm:
         to.vectors("batch norm", [self.mean, self.variance, self.weight, self.bias], to.shape[0])
         mean, variance = (np.asarray(values, dtype=np.float64).tolist() for values in (self.mean, self.variance))
         settings = {"mean": mean, "variance": variance, "eps": self.eps}
-        present = {"weight": self.weight is not None, "bias": self.bias is not None}
+        present: dict[str, Any] = {"weight": self.weight is not None, "bias": self.bias is not None}
         to.add("batch_norm", [self.weight, self.bias], input=to.channels(), **settings, **present)
 
 
@@ -200,7 +203,7 @@ class GroupNorm:
 
     def describe(self, to: _Description) -> None:
         to.vectors("group norm", [self.weight, self.bias], to.shape[0])
-        present = {"weight": self.weight is not None, "bias": self.bias is not None}
+        present: dict[str, Any] = {"weight": self.weight is not None, "bias": self.bias is not None}
         parameters = [self.weight, self.bias]
         to.add("group_norm", parameters, input=to.channels(), groups=self.groups, eps=self.eps, **present)
 

@@ -1,6 +1,7 @@
 //! The compiled part of the Python package `riemannian_laplace`: arrays in, arrays out, and everything else is a call
 //! into the crate. What users see (data of many kinds, models of many kinds, warnings) is written in Python on top.
 
+mod derivatives;
 mod errors;
 mod evidence;
 mod fit;
@@ -18,6 +19,8 @@ use pyo3::prelude::*;
 /// The compiled part of `riemannian_laplace`.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::derivatives::DerivedModel;
     #[pymodule_export]
     use crate::evidence::Evidence;
     #[pymodule_export]
