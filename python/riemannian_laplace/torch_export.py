@@ -137,7 +137,10 @@ def _trace(module: nn.Module, example: torch.Tensor) -> bytes:
 def _capture(module: nn.Module, example: torch.Tensor) -> bytes:
     """By its second exporter, which knows more modules, takes seconds, and needs the package onnxscript."""
     points = {0: torch.export.Dim.DYNAMIC}
-    program: Any = torch.onnx.export(module, (example,), dynamo=True, verbose=False, dynamic_shapes=(points,))
+    # Optimisation would fold normalisations into the parameters.
+    program: Any = torch.onnx.export(
+        module, (example,), dynamo=True, verbose=False, dynamic_shapes=(points,), optimize=False
+    )
     contents: bytes = program.model_proto.SerializeToString()
     return contents
 

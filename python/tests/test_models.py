@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from riemannian_laplace import InputError, Laplace, UnsupportedError, layers  # noqa: E402
+from riemannian_laplace import InputError, Laplace, UnsupportedError, layers, torch_export  # noqa: E402
 from riemannian_laplace.data import Inputs  # noqa: E402
 from riemannian_laplace.torch_models import bind  # noqa: E402
 
@@ -215,6 +215,23 @@ def test_a_lowered_module_computes_what_the_module_does(module: nn.Module, shape
     flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach().double().numpy()
     assert np.array_equal(network.parameters, flat)
     assert [name for name, _ in network.tensors] == [name for name, _ in module.named_parameters()]
+
+
+@pytest.mark.parametrize("module", [Images(), Tied(), Disordered(), Transformer(), Recurrent()], ids=lambda m: type(m).__name__)
+def test_the_second_exporter_gives_the_same_network(module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxscript")
+    shape = next(shape for known, shape in MODULES if type(known) is type(module))
+    module = trained(module).double()
+    x = Inputs(torch.randn(7, *shape, dtype=torch.float64))
+
+    def lowered() -> np.ndarray:
+        network = bind(module, "regression", x, last_layer=None, features_suffice=False, n_checked=5).network
+        assert np.array_equal(network.parameters, torch_export.flat_parameters(module))
+        return network.outputs(x.matrix())
+
+    first = lowered()
+    monkeypatch.setattr(torch_export, "_trace", torch_export._capture)
+    assert np.allclose(lowered(), first, rtol=1e-12, atol=1e-14)
 
 
 def jacobian(module: nn.Module, x: torch.Tensor) -> np.ndarray:
