@@ -6,6 +6,7 @@
 
 use candle_core::{DType, Tensor};
 
+use super::graph::{GraphBuilder, View};
 use super::layers::{
     AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Layer, LayerNorm, Linear, MaxPool2d, Residual,
 };
@@ -351,6 +352,50 @@ impl NetworkBuilder {
         self.layers.push(layer);
         self.shape = shape;
         Ok(())
+    }
+}
+
+impl GraphBuilder {
+    /// A candle tensor as parameters: those of the same name are the same, so that a tied weight counts once. With the values
+    /// of a graph, which can be named and joined, any forward function can be written line by line.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Module, Tensor};
+    /// use candle_nn::{VarBuilder, VarMap, linear_no_bias};
+    /// use riemannian_laplace::Activation;
+    /// use riemannian_laplace::internals::network::graph::GraphBuilder;
+    ///
+    /// let variables = VarMap::new();
+    /// let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
+    /// let (encode, gate) = (linear_no_bias(3, 4, builder.pp("encode"))?, linear_no_bias(3, 4, builder.pp("gate"))?);
+    ///
+    /// // A gated autoencoder whose decoder is the transposed encoder …
+    /// let forward = |x: &Tensor| -> candle_core::Result<Tensor> {
+    ///     let h = (encode.forward(x)?.tanh()? * candle_nn::ops::sigmoid(&gate.forward(x)?)?)?;
+    ///     h.matmul(encode.weight())
+    /// };
+    /// // … and the same as a network.
+    /// let mut graph = GraphBuilder::new();
+    /// let x = graph.input(&[3]);
+    /// let encoder = graph.candle("encode.weight", encode.weight())?;
+    /// let gates = graph.candle("gate.weight", gate.weight())?;
+    /// let (h, g) = (graph.linear(x, &encoder, None)?, graph.linear(x, &gates, None)?);
+    /// let (h, g) = (graph.function(h, Activation::Tanh)?, graph.function(g, Activation::Sigmoid)?);
+    /// let h = graph.mul(h, g)?;
+    /// let tied = graph.candle("encode.weight", encode.weight())?.transposed()?;
+    /// let out = graph.linear(h, &tied, None)?;
+    /// let network = graph.finish(out)?;
+    /// assert_eq!(network.parameters().len(), 24);
+    /// network.verify(&forward, &Tensor::randn(0f32, 1.0, (5, 3), &Device::Cpu)?, 1e-5)?;
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn candle(&mut self, name: &str, tensor: &Tensor) -> Result<View> {
+        let refuse = |problem: String| Error::Architecture { what: format!("the parameter `{name}`"), problem };
+        match self.named(name) {
+            Some(view) if view.shape == tensor.dims() => Ok(view),
+            Some(view) => Err(refuse(format!("has shape {:?} and {:?}", view.shape, tensor.dims()))),
+            None => self.parameter(name, tensor.dims(), values(tensor).map_err(refuse)?),
+        }
     }
 }
 

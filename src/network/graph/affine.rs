@@ -6,6 +6,8 @@
 //!
 //! Sensitivities δ of z pull back to Wᵀδ, along v to Wᵀδ̇ + Vᵀδ; the gradients with respect to W and b are Σ_t δ_t h_tᵀ and Σ_t δ_t.
 
+use std::ops::Range;
+
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef};
 use serde::{Deserialize, Serialize};
@@ -285,7 +287,7 @@ impl Affine {
         deltas: MatRef<'_, f64>,
         inputs: Option<MatRef<'_, f64>>,
         with_bias: bool,
-        range: &std::ops::Range<usize>,
+        range: &Range<usize>,
         fresh: bool,
         mut target: MatMut<'_, f64>,
     ) {
@@ -294,20 +296,20 @@ impl Affine {
         if let (Some(Weight::Parameters(places)), Some(source)) = (&self.weight, inputs)
             && overlaps(places, range)
         {
-            let mut room = Mat::zeros(source.nrows(), if self.taps.are_blocks() { 0 } else { self.inputs });
-            for place in self.taps.places() {
-                let h = self.taps.inputs(place, self.inputs, source, room.as_mut());
-                for output in 0..outputs {
-                    let deltas = column_slice(deltas.col(self.taps.output_column(place, outputs, output)));
-                    let first = (place.0 * outputs + output) * self.inputs;
-                    for (input, h) in h.col_iter().enumerate() {
-                        if let Some(column) = column(places.get(first + input)) {
-                            row_products(
-                                deltas,
-                                column_slice(h),
-                                fresh,
-                                column_slice_mut(target.rb_mut().col_mut(column)),
-                            );
+            for group in 0..self.taps.groups() {
+                let columns = self.taps.columns(group, self.inputs);
+                for output in self.outputs_within(places, range, group) {
+                    let first = (group * outputs + output) * self.inputs;
+                    for input in 0..self.inputs {
+                        let Some(own) = column(places.get(first + input)) else { continue };
+                        let target = column_slice_mut(target.rb_mut().col_mut(own));
+                        // All taps of one weight while its column is in the cache.
+                        for (tap, columns) in columns.iter().enumerate() {
+                            if let Some(from) = columns[input] {
+                                let delta = self.taps.output_column((group, tap), outputs, output);
+                                let h = column_slice(source.col(from));
+                                row_products(column_slice(deltas.col(delta)), h, fresh, target);
+                            }
                         }
                     }
                 }
@@ -323,6 +325,16 @@ impl Affine {
                 }
             }
         }
+    }
+
+    /// The outputs of a group whose weights may be in a range of θ.
+    fn outputs_within(&self, places: &Indices, range: &Range<usize>, group: usize) -> Range<usize> {
+        let outputs = self.group_outputs();
+        let Indices::Range(own) = places else { return 0..outputs };
+        let start = own.start + group * outputs * self.inputs;
+        let output = |place: usize| (place.saturating_sub(start) / self.inputs.max(1)).min(outputs);
+        let end = range.end.saturating_sub(start).div_ceil(self.inputs.max(1)).min(outputs);
+        output(range.start)..end
     }
 
     /// Adds the product of the rows with a direction: U h_t + u_b at every point and tap, then its products with every
@@ -423,7 +435,7 @@ impl Affine {
 }
 
 /// Whether any of these places is in the range; they all belong to one tensor, as the range does.
-fn overlaps(places: &Indices, range: &std::ops::Range<usize>) -> bool {
+fn overlaps(places: &Indices, range: &Range<usize>) -> bool {
     match places {
         Indices::Range(own) => own.start < range.end && range.start < own.end,
         Indices::List(list) => list.iter().any(|place| range.contains(place)),

@@ -12,6 +12,7 @@ mod affine;
 mod bilinear;
 mod build;
 mod bundle;
+mod compose;
 pub(super) mod curvature;
 mod cut;
 mod elementwise;

@@ -23,6 +23,9 @@ use crate::map::{
     BlockCovariance, BlockShape, BlockSums, Scratch, add_dense_point_covariances, add_dense_squares, dense_curvature,
 };
 
+/// Parameters whose rows are formed together for a Gram matrix: enough for a fast product, few enough for the cache.
+const TOGETHER: usize = 256;
+
 /// h_t and δ_t of a weight matrix at one tap: N × inputs and M × outputs.
 struct Tap<'a> {
     inputs: Copied<'a>,
@@ -115,7 +118,7 @@ impl<'a> Swept<'a> {
                     let taps = self.taps(&nodes);
                     gram_of_pairs(&taps, &taps, true, variance, shift, scratch, gram.rb_mut());
                 }
-                None => self.for_rows(bundle, &mut |mut rows| {
+                None => self.for_rows(bundle, scratch, &mut |mut rows| {
                     scale(variance.sqrt(), rows.rb_mut());
                     multiply_by_own_transpose(gram.rb_mut(), Accum::Add, rows.rb());
                 }),
@@ -141,15 +144,18 @@ impl<'a> Swept<'a> {
         }
     }
 
-    /// Calls `visit` with the rows of a bundle, a part of the parameters at a time: an output of a weight matrix.
-    fn for_rows(self, bundle: &Bundle, visit: &mut dyn FnMut(MatMut<'_, f64>)) {
+    /// Calls `visit` with the rows of a bundle, a part of the parameters at a time.
+    fn for_rows(self, bundle: &Bundle, scratch: &mut Scratch, visit: &mut dyn FnMut(MatMut<'_, f64>)) {
+        // Whole outputs of a weight matrix.
         let step = match &bundle.uses {
-            Uses::Matrix { inputs, transposed: false, .. } => (*inputs).max(1),
-            _ => bundle.range.len().max(1),
+            Uses::Matrix { inputs, transposed: false, .. } => TOGETHER.next_multiple_of((*inputs).max(1)),
+            _ => TOGETHER,
         };
         for start in bundle.range.clone().step_by(step) {
             let part = Bundle { range: start..(start + step).min(bundle.range.end), ..bundle.clone() };
-            visit(self.bundle_rows(&part).as_mut());
+            let rows = scratch.rows(self.n_rows(), part.range.len());
+            self.graph.bundle_rows(&part, self.still, self.tapes, rows.as_mut());
+            visit(rows.as_mut());
         }
     }
 

@@ -169,6 +169,19 @@ impl Taps {
         }
     }
 
+    /// The input column of every entry of a group's vector at every tap; `None` for padding.
+    pub(super) fn columns(&self, group: usize, length: usize) -> Vec<Vec<Option<usize>>> {
+        let of_tap = |tap: usize| match self {
+            Self::Blocks(_) => (0..length).map(|entry| Some(tap * length + entry)).collect(),
+            Self::Windows { .. } => {
+                let mut columns = vec![None; length];
+                self.for_each_entry(group, tap, |entry, column| columns[entry] = column);
+                columns
+            }
+        };
+        (0..self.count()).map(of_tap).collect()
+    }
+
     /// The input vectors of a group at a tap: columns of the source, or copied into the room.
     pub(super) fn inputs<'a>(
         &self,
