@@ -34,13 +34,20 @@ class Network:
     def from_onnx(path: str | PathLike[str], likelihood: str) -> Network:
         """Reads an ONNX file, for a likelihood by name."""
     @staticmethod
+    def from_onnx_bytes(bytes: bytes, name: str | PathLike[str], likelihood: str) -> Network:
+        """The same from the bytes of a file, which messages call by this name."""
+    def with_tensors(
+        self, tensors: Sequence[tuple[str, Sequence[int]]], places: npt.NDArray[np.int64], parameters: _Array
+    ) -> Network:
+        """The same function over other tensors: what was parameter i is now parameter `places[i]`."""
+    @staticmethod
     def from_safetensors(path: str | PathLike[str], activation: str | None = None) -> Network:
         """Reads safetensors; `activation` where the file does not name it."""
     @staticmethod
     def from_layers(path: str | PathLike[str], layers: Sequence[str]) -> Network:
         """Reads safetensors whose layers are stated in order, such as `fc1:tanh`."""
     @staticmethod
-    def from_record(record: str, parameters: Sequence[float]) -> Network:
+    def from_record(record: str, parameters: Sequence[float] | _Array) -> Network:
         """The network that a record describes, with these weights."""
     def record(self) -> str | None:
         """The layers as JSON."""
@@ -69,49 +76,22 @@ class Network:
     def notes(self) -> list[str]:
         """What a person should know of how a file was read."""
 
-class NetworkBuilder:
-    """A network in the making: one call per layer. `riemannian_laplace.layers` is its comfortable face."""
+class DerivedModel:
+    """A trained model whose derivatives are computed in Python."""
 
-    def __new__(cls, shape: Sequence[int]) -> NetworkBuilder: ...
+    def __new__(
+        cls,
+        derivatives: object,
+        parameters: Sequence[float],
+        tensors: Sequence[tuple[str, int]],
+        n_inputs: int,
+        n_outputs: int,
+        description: str,
+    ) -> DerivedModel: ...
     @property
-    def shape(self) -> list[int]: ...
-    def branch(self) -> NetworkBuilder: ...
-    def linear(self, weight: _Array, bias: _Array | None = None) -> None: ...
-    def conv2d(
-        self,
-        weight: _Array,
-        bias: _Array | None,
-        *,
-        stride: tuple[int, int],
-        padding: tuple[int, int],
-        dilation: tuple[int, int],
-        groups: int,
-    ) -> None: ...
-    def layer_norm(
-        self, shape: Sequence[int], weight: _Array | None = None, bias: _Array | None = None, *, eps: float
-    ) -> None: ...
-    def batch_norm(
-        self,
-        mean: Sequence[float],
-        variance: Sequence[float],
-        weight: _Array | None = None,
-        bias: _Array | None = None,
-        *,
-        eps: float,
-    ) -> None: ...
-    def group_norm(
-        self, groups: int, weight: _Array | None = None, bias: _Array | None = None, *, eps: float
-    ) -> None: ...
-    def max_pool2d(self, kernel: tuple[int, int], *, stride: tuple[int, int], padding: tuple[int, int]) -> None: ...
-    def avg_pool2d(
-        self, kernel: tuple[int, int], *, stride: tuple[int, int], padding: tuple[int, int], count_include_pad: bool
-    ) -> None: ...
-    def global_avg_pool(self) -> None: ...
-    def flatten(self) -> None: ...
-    def dropout(self) -> None: ...
-    def activation(self, name: str) -> None: ...
-    def residual(self, body: NetworkBuilder, shortcut: NetworkBuilder) -> None: ...
-    def build(self) -> Network: ...
+    def n_outputs(self) -> int: ...
+    @property
+    def notes(self) -> list[str]: ...
 
 class Evidence:
     """The evidence of a posterior at any prior precision and noise, without a new fit."""
@@ -263,7 +243,7 @@ class Posterior:
 
     @staticmethod
     def fit(
-        network: Network,
+        network: Network | DerivedModel,
         inputs: _Array,
         targets: _Array,
         *,

@@ -10,6 +10,7 @@ import numpy as np
 
 from riemannian_laplace import _core
 from riemannian_laplace.data import is_torch
+from riemannian_laplace.errors import UnsupportedError
 from riemannian_laplace.fitted import FittedModel
 from riemannian_laplace.settings import from_bytes, to_bytes
 
@@ -27,7 +28,15 @@ class SavedModel(FittedModel):
 
         Without the training data (``"weight-space"``, ``"kron"`` or ``"diag"``) the file cannot give Riemannian samples.
         """
-        self._ready().save(os.fspath(path), with_data)
+        self._savable().save(os.fspath(path), with_data)
+
+    def _savable(self) -> _core.Posterior:
+        if self.derivatives == "torch" and self._bound is not None and self._bound.features is None:
+            raise UnsupportedError(
+                "a posterior with derivatives='torch' cannot be saved: a file holds networks of the engine; keep the "
+                "module and its data, and fit again"
+            )
+        return self._ready()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any = None) -> Self:
@@ -46,6 +55,7 @@ class SavedModel(FittedModel):
         la.hessian_structure = posterior.structure
         la.curvature = posterior.curvature
         la.last_layer_name, la.rank, la._indices = None, 20, None
+        la.derivatives = "engine"
         la.model = model
         la._sigma_given = False
         la._sigma, la._scaling = None, None
@@ -58,7 +68,7 @@ class SavedModel(FittedModel):
     def state_dict(self) -> dict[str, Any]:
         """The fitted posterior for ``torch.save``; :meth:`save` writes it as a file of its own."""
         state = {
-            "posterior": np.frombuffer(to_bytes(self._ready()), dtype=np.uint8).copy(),
+            "posterior": np.frombuffer(to_bytes(self._savable()), dtype=np.uint8).copy(),
             "prior_precision": self.prior_precision,
             "sigma_noise": np.atleast_1d(self.sigma_noise),
         }
@@ -85,7 +95,7 @@ class SavedModel(FittedModel):
             state["model"] = bound.network
         state["_bound"] = None
         if self._posterior is not None:
-            state["_posterior"] = to_bytes(self._ready())
+            state["_posterior"] = to_bytes(self._savable())
             state["_pending"] = None
         return state
 

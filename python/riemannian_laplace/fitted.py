@@ -39,6 +39,7 @@ class FittedModel:
         last_layer_name: str | None = None,
         rank: int = 20,
         scaling: dict[str, Any] | None = None,
+        derivatives: str = "engine",
     ) -> None:
         self.likelihood = plain(likelihood)
         models.likelihood_name(self.likelihood)
@@ -47,6 +48,9 @@ class FittedModel:
         self.curvature = curvature
         self.last_layer_name = last_layer_name
         self.rank = rank
+        if derivatives not in ("engine", "torch"):
+            raise InputError(f"derivatives is `{derivatives}`; use engine or torch")
+        self.derivatives = derivatives
         self._scaling = read_scaling(scaling)
         self._indices = None if subnetwork_indices is None else integers(subnetwork_indices)
         self._check_form()
@@ -118,6 +122,7 @@ class FittedModel:
             data.inputs,
             last_layer=self.last_layer_name,
             features_suffice=self.subset_of_weights == "last_layer",
+            derivatives=self.derivatives,
         )
         for note in bound.network.notes:
             warnings.warn(note, LaplaceWarning, stacklevel=2)
@@ -299,7 +304,12 @@ class FittedModel:
         if bound is None and self.model is not None and not isinstance(self.model, _core.Network):
             # Read from a file or a pickle: whether the posterior is of features shows with the first inputs.
             self._bound = bound = models.bind(
-                self.model, self.likelihood, inputs_like(x), last_layer=self.last_layer_name, features_suffice=True
+                self.model,
+                self.likelihood,
+                inputs_like(x),
+                last_layer=self.last_layer_name,
+                features_suffice=True,
+                derivatives=self.derivatives,
             )
         if bound is not None and bound.features is not None:
             return bound.features(inputs_like(x))

@@ -32,8 +32,8 @@ class Laplace(SavedModel):
     Parameters
     ----------
     model
-        A ``torch.nn.Module`` made of layers that the engine knows (for ``subset_of_weights="last_layer"``, any that ends
-        in an ``nn.Linear``), a scikit-learn ``MLPRegressor`` or ``MLPClassifier``, the path of an ONNX or safetensors
+        A ``torch.nn.Module`` made of operators that the engine knows (for ``subset_of_weights="last_layer"``, any that ends
+        in an ``nn.Linear``; with ``derivatives="torch"``, any at all), a scikit-learn ``MLPRegressor`` or ``MLPClassifier``, the path of an ONNX or safetensors
         file, or layers with their weights (:mod:`riemannian_laplace.layers`). It must be trained.
     likelihood
         ``"regression"`` or ``"classification"``; or ``"gaussian"``, ``"heteroscedastic"`` (outputs are means and log
@@ -65,6 +65,10 @@ class Laplace(SavedModel):
     scaling
         How the data were scaled before the network saw them: ``{"inputs": {"mean": […], "scale": […]}, "targets": {…}}``,
         the targets only where they were. Data are then given, and predictions returned, in their own units.
+    derivatives
+        ``"engine"``, or ``"torch"``: outputs and derivatives of a torch module are computed by torch in float64, so that any
+        module that torch can differentiate twice will do. Slower, for at most a few thousand weights, and the posterior
+        cannot be saved.
 
     Examples
     --------

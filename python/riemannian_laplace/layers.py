@@ -14,6 +14,7 @@ Weights have PyTorch's shapes. Images are arrays of channels, height and width, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -43,14 +44,57 @@ __all__ = [
 
 Weights = npt.ArrayLike
 Pair = Union[int, Sequence[int]]
+Array = npt.NDArray[np.float64]
+Shape = tuple[int, ...]
 
 
-def _array(values: Weights) -> npt.NDArray[np.float64]:
-    return np.ascontiguousarray(values, dtype=np.float64)
+@dataclass
+class _Description:
+    """Layers as plain data, their parameters, and the shape of a point after them."""
 
+    shape: Shape
+    layers: list[Any] = field(default_factory=list)
+    parameters: list[Array] = field(default_factory=list)
 
-def _maybe(values: Weights | None) -> npt.NDArray[np.float64] | None:
-    return None if values is None else _array(values)
+    def add(self, name: str, arrays: Sequence[Weights | None] = (), after: Shape | None = None, **settings: Any) -> None:
+        self.layers.append({name: settings} if settings else name)
+        self.parameters += [np.asarray(values, dtype=np.float64) for values in arrays if values is not None]
+        self.shape = self.shape if after is None else after
+
+    def refuse(self, what: str, problem: str) -> InputError:
+        return InputError(f"layer {len(self.layers)} ({what}) {problem}")
+
+    def axes(self, what: str, weight: Weights, count: int) -> Shape:
+        """The lengths of a weight that has this many axes."""
+        found = np.shape(weight)
+        if len(found) != count:
+            raise self.refuse(what, f"has a weight of shape {list(found)}, not one with {count} axes")
+        return found
+
+    def vectors(self, what: str, parameters: Sequence[Weights | None], length: int) -> None:
+        """Checks parameters that are one number per output or channel."""
+        for values in parameters:
+            if values is not None and np.shape(values) != (length,):
+                raise self.refuse(what, f"has a parameter of shape {list(np.shape(values))}, not {[length]}")
+
+    def image(self, what: str) -> dict[str, int]:
+        """The images that the next layer sees."""
+        if len(self.shape) != 3:
+            raise self.refuse(what, f"needs images, but has vectors of {self.shape[0]} for inputs")
+        return dict(zip(("channels", "height", "width"), self.shape))
+
+    def channels(self) -> dict[str, int]:
+        """The same, where a vector counts as an image of one pixel."""
+        return dict(zip(("channels", "height", "width"), (*self.shape, 1, 1)))
+
+    def below(self, window: dict[str, Any], channels: int) -> Shape:
+        """The image at the positions of a window."""
+        lengths = []
+        for axis, length in enumerate(self.shape[1:]):
+            reach = window.get("dilation", (1, 1))[axis] * (window["kernel"][axis] - 1) + 1
+            stride = max(window["stride"][axis], 1)
+            lengths.append(max((length + 2 * window["padding"][axis] - reach) // stride + 1, 0))
+        return (channels, *lengths)
 
 
 def _pair(value: Pair) -> tuple[int, int]:
@@ -67,8 +111,13 @@ class Linear:
     weight: Weights
     bias: Weights | None = None
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.linear(_array(self.weight), _maybe(self.bias))
+    def describe(self, to: _Description) -> None:
+        if len(to.shape) != 1:
+            raise to.refuse("linear", f"has images of shape {list(to.shape)} for inputs; flatten them first")
+        outputs, inputs = to.axes("linear", self.weight, 2)
+        to.vectors("linear", [self.bias], outputs)
+        settings = {"inputs": inputs, "outputs": outputs, "bias": self.bias is not None}
+        to.add("linear", [self.weight, self.bias], (outputs,), **settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +131,21 @@ class Conv2d:
     dilation: Pair = 1
     groups: int = 1
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.conv2d(
-            _array(self.weight),
-            _maybe(self.bias),
-            stride=_pair(self.stride),
-            padding=_pair(self.padding),
-            dilation=_pair(self.dilation),
-            groups=self.groups,
-        )
+    def describe(self, to: _Description) -> None:
+        image = to.image("convolution")
+        outputs, channels, rows, columns = to.axes("convolution", self.weight, 4)
+        if channels * self.groups != image["channels"]:
+            problem = f"takes {channels * self.groups} channels, but has {image['channels']} for inputs"
+            raise to.refuse("convolution", problem)
+        to.vectors("convolution", [self.bias], outputs)
+        window = {
+            "kernel": (rows, columns),
+            "stride": _pair(self.stride),
+            "padding": _pair(self.padding),
+            "dilation": _pair(self.dilation),
+        }
+        settings = {"input": image, "outputs": outputs, "groups": self.groups, "bias": self.bias is not None}
+        to.add("conv2d", [self.weight, self.bias], to.below(window, outputs), **settings, **window)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +157,21 @@ class LayerNorm:
     shape: Sequence[int] | None = None
     eps: float = 1e-5
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
+    def describe(self, to: _Description) -> None:
         shape = self.shape
         if shape is None:
             if self.weight is None:
                 raise InputError("a LayerNorm without weights needs the shape that it normalises over")
             shape = np.shape(self.weight)
-        builder.layer_norm([int(n) for n in shape], _maybe(self.weight), _maybe(self.bias), eps=self.eps)
+        axes = tuple(int(n) for n in shape)
+        if not axes or to.shape[-len(axes) :] != axes:
+            raise to.refuse("layer norm", f"normalises over axes of {list(axes)}, but has inputs of {list(to.shape)}")
+        for values in (self.weight, self.bias):
+            if values is not None and np.shape(values) != axes:
+                raise to.refuse("layer norm", f"has a parameter of shape {list(np.shape(values))}, not {list(axes)}")
+        present: dict[str, Any] = {"weight": self.weight is not None, "bias": self.bias is not None}
+        inputs = int(np.prod(to.shape))
+        to.add("layer_norm", [self.weight, self.bias], inputs=inputs, shape=axes, eps=self.eps, **present)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +184,12 @@ class BatchNorm:
     bias: Weights | None = None
     eps: float = 1e-5
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        mean, variance = _array(self.mean).tolist(), _array(self.variance).tolist()
-        builder.batch_norm(mean, variance, _maybe(self.weight), _maybe(self.bias), eps=self.eps)
+    def describe(self, to: _Description) -> None:
+        to.vectors("batch norm", [self.mean, self.variance, self.weight, self.bias], to.shape[0])
+        mean, variance = (np.asarray(values, dtype=np.float64).tolist() for values in (self.mean, self.variance))
+        settings = {"mean": mean, "variance": variance, "eps": self.eps}
+        present: dict[str, Any] = {"weight": self.weight is not None, "bias": self.bias is not None}
+        to.add("batch_norm", [self.weight, self.bias], input=to.channels(), **settings, **present)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +201,11 @@ class GroupNorm:
     bias: Weights | None = None
     eps: float = 1e-5
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.group_norm(self.groups, _maybe(self.weight), _maybe(self.bias), eps=self.eps)
+    def describe(self, to: _Description) -> None:
+        to.vectors("group norm", [self.weight, self.bias], to.shape[0])
+        present: dict[str, Any] = {"weight": self.weight is not None, "bias": self.bias is not None}
+        parameters = [self.weight, self.bias]
+        to.add("group_norm", parameters, input=to.channels(), groups=self.groups, eps=self.eps, **present)
 
 
 @dataclass(frozen=True)
@@ -147,9 +216,9 @@ class MaxPool2d:
     stride: Pair | None = None
     padding: Pair = 0
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        stride = self.kernel if self.stride is None else self.stride
-        builder.max_pool2d(_pair(self.kernel), stride=_pair(stride), padding=_pair(self.padding))
+    def describe(self, to: _Description) -> None:
+        image, window = to.image("max pooling"), _window(self)
+        to.add("max_pool2d", (), to.below(window, image["channels"]), input=image, **window)
 
 
 @dataclass(frozen=True)
@@ -161,38 +230,40 @@ class AvgPool2d:
     padding: Pair = 0
     count_include_pad: bool = True
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        stride = self.kernel if self.stride is None else self.stride
-        builder.avg_pool2d(
-            _pair(self.kernel),
-            stride=_pair(stride),
-            padding=_pair(self.padding),
-            count_include_pad=self.count_include_pad,
-        )
+    def describe(self, to: _Description) -> None:
+        image, window = to.image("average pooling"), _window(self)
+        counted = {"count_include_pad": self.count_include_pad}
+        to.add("avg_pool2d", (), to.below(window, image["channels"]), input=image, **window, **counted)
+
+
+def _window(pool: MaxPool2d | AvgPool2d) -> dict[str, Any]:
+    stride = pool.kernel if pool.stride is None else pool.stride
+    return {"kernel": _pair(pool.kernel), "stride": _pair(stride), "padding": _pair(pool.padding)}
 
 
 @dataclass(frozen=True)
 class GlobalAvgPool:
     """The mean of each channel, as an image of one pixel."""
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.global_avg_pool()
+    def describe(self, to: _Description) -> None:
+        image = to.image("global average pooling")
+        to.add("global_avg_pool", (), (image["channels"], 1, 1), input=image)
 
 
 @dataclass(frozen=True)
 class Flatten:
     """An image becomes a vector."""
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.flatten()
+    def describe(self, to: _Description) -> None:
+        to.add("flatten", (), (int(np.prod(to.shape)),))
 
 
 @dataclass(frozen=True)
 class Dropout:
     """Nothing, in a trained network."""
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.dropout()
+    def describe(self, to: _Description) -> None:
+        to.add("dropout")
 
 
 @dataclass(frozen=True)
@@ -201,8 +272,11 @@ class Activation:
 
     name: str
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        builder.activation(self.name)
+    def describe(self, to: _Description) -> None:
+        known = _core.activations()
+        if self.name not in known:
+            raise to.refuse("activation", f"is `{self.name}`, which is not one of {', '.join(known)}")
+        to.layers.append({"activation": self.name})
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,13 +286,13 @@ class Residual:
     body: Sequence[Layer]
     shortcut: Sequence[Layer] = field(default_factory=tuple)
 
-    def add_to(self, builder: _core.NetworkBuilder) -> None:
-        branches = []
-        for layers in (self.body, self.shortcut):
-            branch = builder.branch()
-            _add(layers, branch)
-            branches.append(branch)
-        builder.residual(*branches)
+    def describe(self, to: _Description) -> None:
+        body, shortcut = (_describe(layers, to.shape) for layers in (self.body, self.shortcut))
+        if body.shape != shortcut.shape:
+            problem = f"has {list(body.shape)} from its body, but {list(shortcut.shape)} from its shortcut"
+            raise to.refuse("residual", problem)
+        parameters = [*body.parameters, *shortcut.parameters]
+        to.add("residual", parameters, body.shape, body=body.layers, shortcut=shortcut.layers)
 
 
 Layer = Union[
@@ -238,10 +312,11 @@ Layer = Union[
 ]
 
 
-def _add(layers: Sequence[Layer], builder: _core.NetworkBuilder) -> None:
+def _describe(layers: Sequence[Layer], shape: Shape) -> _Description:
+    description = _Description(shape)
     for layer in layers:
-        described = Activation(layer) if isinstance(layer, str) else layer
-        described.add_to(builder)
+        (Activation(layer) if isinstance(layer, str) else layer).describe(description)
+    return description
 
 
 def network(layers: Sequence[Layer], input_shape: Sequence[int] | None = None) -> _core.Network:
@@ -254,7 +329,14 @@ def network(layers: Sequence[Layer], input_shape: Sequence[int] | None = None) -
         first: Any = next((layer for layer in layers if not isinstance(layer, (str, Activation, Dropout))), None)
         if not isinstance(first, Linear):
             raise InputError("input_shape is needed where the first layer is not linear: channels, height and width")
-        input_shape = [np.shape(first.weight)[-1]]
-    builder = _core.NetworkBuilder([int(length) for length in input_shape])
-    _add(layers, builder)
-    return builder.build()
+        input_shape = np.shape(first.weight)[-1:]
+    shape = tuple(int(length) for length in input_shape)
+    if len(shape) not in (1, 3):
+        raise InputError(f"the shape {list(shape)} of an input has neither one length nor channels, height and width")
+    description = _describe(layers, shape)
+    parameters = np.concatenate([np.zeros(0), *(values.ravel() for values in description.parameters)])
+    try:
+        record = json.dumps(description.layers, allow_nan=False)
+    except ValueError:
+        raise InputError("the layers have running statistics or an epsilon that are not finite") from None
+    return _core.Network.from_record(record, parameters)

@@ -1,8 +1,8 @@
 """Models of many kinds as networks of the engine.
 
-A ``torch.nn.Module`` made of layers that the engine knows, an ONNX or safetensors file, a scikit-learn MLP, a network made
-of plain arrays (:mod:`riemannian_laplace.layers`); and, for a posterior of the last layer alone, any torch module that
-ends in an ``nn.Linear``: what lies in front of it is a feature extractor.
+A ``torch.nn.Module`` made of operators that the engine knows, an ONNX or safetensors file, a scikit-learn MLP, a network
+made of plain arrays (:mod:`riemannian_laplace.layers`); for a posterior of the last layer alone, any torch module that ends
+in an ``nn.Linear``: what lies in front of it is a feature extractor; and any torch module that torch differentiates.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECKED = 64
 class BoundModel:
     """A network, and what comes before it."""
 
-    network: _core.Network
+    network: _core.Network | _core.DerivedModel
     #: The features of inputs, where the network is the last layer of a larger model.
     features: Callable[[Inputs], Matrix] | None = None
     #: The labels of the classes, where the model knows them.
@@ -84,13 +84,23 @@ def _is_layers(model: object) -> bool:
     return isinstance(model, (list, tuple)) and len(model) > 0
 
 
-def bind(model: Any, likelihood: str, inputs: Inputs, *, last_layer: str | None, features_suffice: bool) -> BoundModel:
+def bind(
+    model: Any,
+    likelihood: str,
+    inputs: Inputs,
+    *,
+    last_layer: str | None,
+    features_suffice: bool,
+    derivatives: str = "engine",
+) -> BoundModel:
     """The network of a model for inputs of this kind, compared with the model's own outputs at the first of them.
 
     ``features_suffice`` says that only the last layer is asked for, so that a module whose other layers are not known may
     be used for its features.
     """
     check(model)
+    if derivatives == "torch" and not _is_module(model):
+        raise InputError("derivatives='torch' belongs to torch modules")
     if isinstance(model, _core.Network):
         return BoundModel(model)
     if _is_layers(model):
@@ -102,7 +112,13 @@ def bind(model: Any, likelihood: str, inputs: Inputs, *, last_layer: str | None,
     from riemannian_laplace import torch_models
 
     return torch_models.bind(
-        model, inputs, last_layer=last_layer, features_suffice=features_suffice, n_checked=_CHECKED
+        model,
+        likelihood,
+        inputs,
+        last_layer=last_layer,
+        features_suffice=features_suffice,
+        n_checked=_CHECKED,
+        derivatives=derivatives,
     )
 
 

@@ -6,11 +6,13 @@ use ndarray::Array2;
 use pyo3::prelude::*;
 use riemannian_laplace::internals::data::Standardization;
 use riemannian_laplace::{
-    CurvatureKind, Dataset, Family, FitOptions, Laplace, Model, Network, PriorMean, PriorValues, Progress, Result,
-    Scaling, Schema, Structure, Weights,
+    CurvatureKind, Dataset, Family, FitOptions, Laplace, Model, PriorMean, PriorValues, Progress, Result, Scaling,
+    Schema, Structure, Weights,
 };
 
+use crate::derivatives::{DerivedModel, Shared};
 use crate::errors::{OrRaise, raise};
+use crate::network::Network;
 
 /// The names of the columns; none where they have no names.
 #[derive(Debug, FromPyObject)]
@@ -52,6 +54,25 @@ impl ScaledColumns {
     fn parse(self) -> Result<Scaling> {
         let standardization = |(mean, scale)| Standardization::new(mean, scale);
         Ok(Scaling { inputs: standardization(self.inputs)?, targets: self.targets.map(standardization).transpose()? })
+    }
+}
+
+/// What is fitted: a network of the engine, or a model whose derivatives Python computes.
+#[derive(FromPyObject)]
+pub enum Fitted<'py> {
+    /// A network.
+    Network(PyRef<'py, Network>),
+    /// Any other model.
+    Derived(PyRef<'py, DerivedModel>),
+}
+
+impl Fitted<'_> {
+    /// As the engine sees it.
+    pub fn model(&self) -> Arc<dyn Model> {
+        match self {
+            Self::Network(network) => Arc::new(network.network.clone()),
+            Self::Derived(derived) => Arc::new(Shared(Arc::clone(&derived.model))),
+        }
     }
 }
 
@@ -113,9 +134,8 @@ impl Settings {
 }
 
 impl Fit {
-    /// The posterior of a network's weights.
-    pub fn run(self, network: &Network, data: Dataset, progress: &dyn Progress) -> Result<Laplace> {
-        let whole: Arc<dyn Model> = Arc::new(network.clone());
+    /// The posterior of a model's weights.
+    pub fn run(self, whole: Arc<dyn Model>, data: Dataset, progress: &dyn Progress) -> Result<Laplace> {
         let family = match self.family.sigma() {
             Some(sigma) if self.sigma_given => Family::gaussian_per_output(&data.schema().scale_deviations(sigma))?,
             _ => self.family,

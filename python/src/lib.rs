@@ -1,7 +1,7 @@
 //! The compiled part of the Python package `riemannian_laplace`: arrays in, arrays out, and everything else is a call
 //! into the crate. What users see (data of many kinds, models of many kinds, warnings) is written in Python on top.
 
-mod builder;
+mod derivatives;
 mod errors;
 mod evidence;
 mod fit;
@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _core {
     #[pymodule_export]
-    use crate::builder::NetworkBuilder;
+    use crate::derivatives::DerivedModel;
     #[pymodule_export]
     use crate::evidence::Evidence;
     #[pymodule_export]

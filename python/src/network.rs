@@ -1,16 +1,16 @@
-//! Networks: read from a file, or made by a [`NetworkBuilder`](crate::builder::NetworkBuilder).
+//! Networks: read from a file, or from a description of their layers.
 
 use std::path::PathBuf;
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayLike1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
-use riemannian_laplace::{Activation, Family, Model, OutputLink};
+use riemannian_laplace::{Activation, Family, Imported, Model, OutputLink};
 
 use crate::errors::{OrRaise, raise};
 use crate::work::run;
 
 /// What a pickle keeps: the layers as JSON, and the weights.
-type Recipe = (String, Vec<f64>);
+type Recipe<'py> = (String, Bound<'py, PyArray1<f64>>);
 
 /// A trained network with its weights.
 #[pyclass(frozen, module = "riemannian_laplace._core")]
@@ -19,11 +19,26 @@ pub struct Network {
     pub(crate) network: riemannian_laplace::Network,
     /// What a person should know of how a file was read.
     notes: Vec<String>,
+    /// The function at the end of a file's graph that belongs to the likelihood, and is left out.
+    link: Option<OutputLink>,
 }
 
 impl From<riemannian_laplace::Network> for Network {
     fn from(network: riemannian_laplace::Network) -> Self {
-        Self { network, notes: Vec::new() }
+        Self { network, notes: Vec::new(), link: None }
+    }
+}
+
+impl Network {
+    /// A network that was read, up to the outputs that this likelihood takes.
+    fn imported(imported: Imported, family: &Family) -> riemannian_laplace::Result<Self> {
+        let notes = imported.notes.clone();
+        let nodes = imported.network.architecture().graph().nodes().len();
+        let link = imported.link;
+        let network = imported.for_family(family)?;
+        // A link that is an activation under this likelihood is part of the network now.
+        let kept = network.architecture().graph().nodes().len() != nodes;
+        Ok(Self { network, notes, link: link.filter(|_| !kept) })
     }
 }
 
@@ -33,11 +48,30 @@ impl Network {
     #[staticmethod]
     fn from_onnx(py: Python<'_>, path: PathBuf, likelihood: &str) -> PyResult<Self> {
         let family: Family = likelihood.parse().or_raise(py)?;
-        run(py, None, move |_| {
-            let imported = riemannian_laplace::Network::from_onnx(&path)?;
-            let notes = imported.notes.clone();
-            Ok(Self { network: imported.for_family(&family)?, notes })
-        })
+        run(py, None, move |_| Self::imported(riemannian_laplace::Network::from_onnx(&path)?, &family))
+    }
+
+    /// The same from the bytes of a file, which messages call by this name.
+    #[staticmethod]
+    fn from_onnx_bytes(py: Python<'_>, bytes: Vec<u8>, name: PathBuf, likelihood: &str) -> PyResult<Self> {
+        let family: Family = likelihood.parse().or_raise(py)?;
+        run(py, None, move |_| Self::imported(riemannian_laplace::Network::from_onnx_bytes(&bytes, &name)?, &family))
+    }
+
+    /// The same function over other tensors of parameters, of these names and shapes: what was parameter i is now parameter
+    /// `places[i]`, and parameters with one place become one.
+    fn with_tensors(
+        &self,
+        py: Python<'_>,
+        tensors: Vec<(String, Vec<usize>)>,
+        places: PyArrayLike1<'_, i64>,
+        parameters: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        let places: Vec<usize> =
+            places.as_array().iter().map(|place| usize::try_from(*place).unwrap_or(usize::MAX)).collect();
+        let parameters = parameters.as_array().to_vec();
+        let network = run(py, None, |_| self.network.with_tensors(&tensors, &places, parameters))?;
+        Ok(Self { network, notes: Vec::new(), link: self.link })
     }
 
     /// Reads safetensors; `activation` where the file does not name it.
@@ -59,8 +93,8 @@ impl Network {
 
     /// The network that a record describes, with these weights.
     #[staticmethod]
-    fn from_record(py: Python<'_>, record: &str, parameters: Vec<f64>) -> PyResult<Self> {
-        Ok(riemannian_laplace::Network::from_record(record, parameters).or_raise(py)?.into())
+    fn from_record(py: Python<'_>, record: &str, parameters: PyArrayLike1<'_, f64>) -> PyResult<Self> {
+        Ok(riemannian_laplace::Network::from_record(record, parameters.as_array().to_vec()).or_raise(py)?.into())
     }
 
     /// The layers as JSON.
@@ -79,7 +113,8 @@ impl Network {
         Ok(run(py, None, move |_| self.network.outputs(inputs.view()))?.into_pyarray(py))
     }
 
-    /// Compares the outputs with those of the network's framework, after a link; the largest relative difference.
+    /// Compares the outputs with those of the network's framework, after a link (by default that of the file); the largest
+    /// relative difference.
     #[pyo3(signature = (inputs, expected, link=None))]
     fn check_outputs(
         &self,
@@ -89,7 +124,7 @@ impl Network {
         link: Option<&str>,
     ) -> PyResult<f64> {
         let link = match link {
-            None => None,
+            None => self.link,
             Some("softmax") => Some(OutputLink::Softmax),
             Some("sigmoid") => Some(OutputLink::Sigmoid),
             Some(other) => return Err(raise(py, "InputError", format!("there is no link `{other}`"))),
@@ -144,9 +179,9 @@ impl Network {
         format!("Network({}, {} parameters)", self.network.architecture(), self.network.n_params())
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Recipe)> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Recipe<'py>)> {
         let record = self.network.record().unwrap_or_default();
         let make = py.get_type::<Self>().getattr("from_record")?;
-        Ok((make, (record, self.network.parameters().to_vec())))
+        Ok((make, (record, self.parameters(py))))
     }
 }

@@ -17,10 +17,9 @@ use riemannian_laplace::{
 
 use crate::errors::{OrRaise, raise};
 use crate::evidence::Evidence;
-use crate::fit::{Columns, Settings, prior_values};
+use crate::fit::{Columns, Fitted, Settings, prior_values};
 use crate::leave_one_out::LeaveOneOut;
 use crate::method::{LinkSettings, MethodSettings};
-use crate::network::Network;
 use crate::prediction::Prediction;
 use crate::samples::Samples;
 use crate::work::run;
@@ -46,7 +45,7 @@ impl Posterior {
     #[pyo3(signature = (network, inputs, targets, *, columns, settings, watch=None))]
     fn fit(
         py: Python<'_>,
-        network: &Network,
+        network: Fitted<'_>,
         inputs: Array<'_>,
         targets: Array<'_>,
         columns: Columns,
@@ -55,7 +54,8 @@ impl Posterior {
     ) -> PyResult<Self> {
         let fit = settings.parse(py)?;
         let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
-        let laplace = run(py, watch, |progress| fit.run(&network.network, data, progress))?;
+        let model = network.model();
+        let laplace = run(py, watch, |progress| fit.run(model, data, progress))?;
         Ok(Self { laplace, fingerprint: None })
     }
 

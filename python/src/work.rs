@@ -11,6 +11,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use riemannian_laplace::{Progress, Result};
 
+use crate::derivatives::take_failure;
 use crate::errors::{OrRaise, raise};
 
 /// The time between two looks.
@@ -46,6 +47,7 @@ pub fn run<T: Send>(
     watch: Option<&Bound<'_, PyAny>>,
     work: impl FnOnce(&dyn Progress) -> Result<T> + Send,
 ) -> PyResult<T> {
+    take_failure();
     let shared = Shared::default();
     let caller = thread::current();
     let (outcome, interruption) = thread::scope(|scope| {
@@ -80,7 +82,11 @@ pub fn run<T: Send>(
     });
     match interruption {
         Some(error) => Err(error),
-        None => outcome,
+        None => outcome.inspect_err(|error| {
+            if let Some(cause) = take_failure() {
+                error.set_cause(py, Some(cause));
+            }
+        }),
     }
 }
 

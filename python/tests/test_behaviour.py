@@ -70,11 +70,11 @@ def test_ctrl_c_stops_a_long_sampling_run_and_leaves_a_usable_object() -> None:
 @pytest.mark.usefixtures("heard")
 @pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
 def test_ctrl_c_stops_a_long_tuning_and_leaves_the_old_hyperparameters() -> None:
-    # One prior precision for each of 1,201 weights: every evaluation factors a matrix of that size.
-    la = fitted(300)
+    # One prior precision for each of 2,401 weights: every evaluation factors a matrix of that size.
+    la = fitted(600)
     precision, evidence = la.prior_precision, float(la.log_marginal_likelihood())
     pid = os.getpid()
-    timer = threading.Timer(0.7, lambda: os.kill(pid, signal.SIGINT))
+    timer = threading.Timer(0.3, lambda: os.kill(pid, signal.SIGINT))
     began = time.monotonic()
     timer.start()
     with pytest.raises(KeyboardInterrupt):

@@ -16,8 +16,8 @@ pytest.importorskip("torch")
 from networks import Case, cases  # noqa: E402
 
 from riemannian_laplace import Laplace, Samples  # noqa: E402
-from riemannian_laplace.layers import network  # noqa: E402
-from riemannian_laplace.torch_models import walk  # noqa: E402
+from riemannian_laplace.data import Inputs  # noqa: E402
+from riemannian_laplace.torch_models import bind  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::riemannian_laplace.LaplaceWarning")
 CASES = cases()
@@ -35,7 +35,8 @@ class Program:
 
     def __init__(self, rla: str, folder: Path, case: Case) -> None:
         self.rla, self.folder, self.case = rla, folder, case
-        network(walk(case.module)).save(folder / "model.safetensors")
+        bound = bind(case.module, case.likelihood, Inputs(case.x), last_layer=None, features_suffice=False, n_checked=9)
+        bound.network.save(folder / "model.safetensors")
         self.inputs = {f"x{k + 1}": case.x[:, k] for k in range(case.x.shape[1])}
         several = case.y.shape[1] > 1
         self.targets = {f"y{k + 1}" if several else "y": case.y[:, k] for k in range(case.y.shape[1])}

@@ -152,6 +152,45 @@ impl Network {
         Self { names, ..self }
     }
 
+    /// The same function over other tensors of parameters, given by name and shape with their values one after the other:
+    /// what was parameter i is now parameter `places[i]`. Parameters with one place become one, as tied weights are. Tensors
+    /// whose names differ only after the last dot share a layer.
+    ///
+    /// ```
+    /// use riemannian_laplace::{Activation, Architecture, Model, Network};
+    /// let network = Network::new(Architecture::new(&[1, 1], Activation::Identity)?, vec![2.0, 3.0])?;
+    /// let tensors = [("offset".to_string(), vec![1]), ("slope".to_string(), vec![1, 1])];
+    /// let other = network.with_tensors(&tensors, &[1, 0], vec![3.0, 2.0])?;
+    /// assert_eq!(other.tensors()[0].name, "offset");
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn with_tensors(
+        &self,
+        tensors: &[(String, Vec<usize>)],
+        places: &[usize],
+        parameters: Vec<f64>,
+    ) -> Result<Self> {
+        let mut listed: Vec<Tensor> = Vec::with_capacity(tensors.len());
+        let layer = |name: &str| name.rsplit_once('.').map_or_else(String::new, |(layer, _)| layer.to_string());
+        for (name, shape) in tensors {
+            let owner = match listed.last() {
+                Some(last) if layer(&last.name) == layer(name) => last.owner,
+                Some(last) => last.owner + 1,
+                None => 0,
+            };
+            listed.push(Tensor { name: name.clone(), shape: shape.clone(), owner, start: Start::Zero });
+        }
+        let names = listed.iter().map(|tensor| tensor.name.clone()).collect();
+        let own = self.architecture.parameter_groups();
+        let unchanged = places.iter().copied().eq(0..self.architecture.n_params())
+            && own.iter().map(|tensor| &tensor.shape).eq(listed.iter().map(|tensor| &tensor.shape));
+        let architecture = match unchanged {
+            true if !self.architecture.layers().is_empty() => self.architecture.clone(),
+            _ => Architecture::of_graph(self.architecture.graph().with_tensors(listed, places)?)?,
+        };
+        Ok(Self::new(architecture, parameters)?.with_tensor_names(names))
+    }
+
     /// The network of this shape from the tensors of a file, all of which must belong to it.
     fn from_named_tensors(path: &Path, architecture: Architecture, mut file: TensorFile) -> Result<Self> {
         let mut parameters = Vec::new();

@@ -1,11 +1,11 @@
 //! A graph cut in two: what the first parameters compute, and the rest as a graph of its own.
 
 use super::Graph;
-use super::affine::Weight;
 use super::build::Term;
 use super::fixed::FixedLinear;
 use super::indices::Indices;
 use super::node::{Kind, Node};
+use super::places::{places, with_places};
 
 impl Graph {
     /// The part of the graph that the parameters from `start` on do not move, whose outputs are the inputs of the second: the
@@ -71,22 +71,6 @@ impl Graph {
     }
 }
 
-/// All places of a node's parameters in θ.
-fn places(kind: &Kind) -> impl Iterator<Item = &Indices> {
-    let (first, second) = match kind {
-        Kind::Affine(affine) => (
-            match &affine.weight {
-                Some(Weight::Parameters(places)) => Some(places),
-                _ => None,
-            },
-            affine.bias.as_ref(),
-        ),
-        Kind::ScaleShift(scale) => (scale.scale.as_ref(), scale.shift.as_ref()),
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
-}
-
 /// Whether a node has parameters before `start`, and from it on.
 fn sides(kind: &Kind, start: usize) -> (bool, bool) {
     places(kind).fold((false, false), |(before, after), places| match places {
@@ -99,20 +83,8 @@ fn sides(kind: &Kind, start: usize) -> (bool, bool) {
 
 /// The node with θ starting at `start`.
 fn moved_by(kind: &Kind, start: usize) -> Kind {
-    let shift = |places: &mut Indices| match places {
-        Indices::Range(range) => *range = range.start - start..range.end - start,
-        Indices::List(list) => *places = Indices::List(list.iter().map(|place| place - start).collect()),
-    };
-    let mut kind = kind.clone();
-    match &mut kind {
-        Kind::Affine(affine) => {
-            if let Some(Weight::Parameters(places)) = &mut affine.weight {
-                shift(places);
-            }
-            affine.bias.iter_mut().for_each(shift);
-        }
-        Kind::ScaleShift(scale) => scale.scale.iter_mut().chain(&mut scale.shift).for_each(shift),
-        _ => {}
-    }
-    kind
+    with_places(kind, |places| match places {
+        Indices::Range(range) => Indices::Range(range.start - start..range.end - start),
+        Indices::List(list) => Indices::List(list.iter().map(|place| place - start).collect()),
+    })
 }

@@ -20,6 +20,7 @@ mod fixed;
 mod indices;
 mod node;
 mod operator;
+mod places;
 mod products;
 mod quadratic;
 mod rounded;

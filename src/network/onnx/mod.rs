@@ -137,14 +137,18 @@ impl Network {
     /// or double, inside the file. Inputs of more than one axis per point are columns in row-major order, and several inputs
     /// take them one after the other.
     pub fn from_onnx(path: &Path) -> Result<Imported> {
-        let bytes = tensors::read_bytes(path)?;
+        Self::from_onnx_bytes(&tensors::read_bytes(path)?, path)
+    }
+
+    /// The same from the bytes of a file. Messages name the path; nothing is read from it.
+    pub fn from_onnx_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
         // Decoding copies the weights, and so does the graph, as f64.
         let _copies = memory::reserve(
             &format!("reading {}", path.display()),
             3.0 * bytes.len() as f64 / 4.0,
             "allow more memory",
         )?;
-        let model = ModelProto::decode(bytes.as_slice()).map_err(|error| {
+        let model = ModelProto::decode(bytes).map_err(|error| {
             Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem: format!("it is not a model: {error}") })
         })?;
         let (mut file, graph) = File::new(path, &model)?;
