@@ -14,7 +14,6 @@ use riemannian_laplace::{Activation, Architecture, Error, Family, Network, Stand
 
 use super::announce::announce;
 use super::arguments::{self, LikelihoodName};
-use super::classes::{self, ClassNames};
 use super::columns::EncodeArgs;
 use super::committee::{self, CommitteeFolder};
 use super::console::Console;

@@ -97,7 +97,7 @@ fn step_work(architecture: &Architecture, rows: f64) -> f64 {
     let values = rows * outputs;
     let passes = 6.0 * values * params;
     let weights = 0.5 * values * params * params + params.powi(3) / 6.0;
-    let widths = architecture.sequence().tape_size(1, 1);
+    let widths = architecture.graph().tape_size(1, 1);
     passes + weights.min(values * values * widths + values.powi(3) / 6.0)
 }
 
