@@ -60,7 +60,7 @@ pub(super) fn with_places(kind: &Kind, moved: impl Fn(&Indices) -> Indices) -> K
 mod tests {
     use ndarray::array;
 
-    use crate::Result;
+    use crate::error::Result;
     use crate::map::{Model, jacobian};
     use crate::network::{Activation, Architecture, Network};
 
