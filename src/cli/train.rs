@@ -55,16 +55,16 @@ pub struct TrainArgs {
     /// Passes over the data by plain Adam, without anything held out [20000 with one of the five options below]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     epochs: Option<usize>,
-    /// The learning rate of plain Adam [1e-2]
+    /// The learning rate of plain Adam [default: 1e-2]
     #[arg(long, value_name = "RATE", value_parser = arguments::positive, allow_negative_numbers = true)]
     lr: Option<f64>,
-    /// The weight decay λ of plain Adam [1e-5]
+    /// The weight decay λ of plain Adam [default: 1e-5]
     #[arg(long, value_name = "λ", value_parser = arguments::non_negative, allow_negative_numbers = true)]
     weight_decay: Option<f64>,
-    /// How the weight decay of plain Adam acts [l2]
+    /// How the weight decay of plain Adam acts [default: l2]
     #[arg(long, value_enum)]
     decay: Option<DecayName>,
-    /// Data points per step of plain Adam [all]
+    /// Data points per step of plain Adam [default: all]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     batch_size: Option<usize>,
     #[command(flatten)]

@@ -119,7 +119,7 @@ def main():
     write(HERE / "vision_train.csv", names, digits[:200])
     write(HERE / "vision_test.csv", names, digits[200:400])
     x, y = digits[:200, :64], digits[:200, 64].astype(np.int64)
-    export(train(Vision(), x, y, nn.functional.cross_entropy, decay=1e-2), x, "vision")
+    export(train(Vision(), x, y, nn.functional.cross_entropy, steps=300, decay=0.1), x, "vision")
 
 
 main()

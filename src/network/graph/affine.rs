@@ -24,7 +24,7 @@ use crate::linalg::{
 use crate::map::{Scratch, resize};
 use crate::network::Linear;
 
-/// Matrices of weights at taps; the formulas are in the [module](self) documentation.
+/// Matrices of weights at taps; the formulas are at the top of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Affine {

@@ -3,7 +3,7 @@
 //! A value takes N points at once: a matrix with one column per entry of a point. Taylor coefficients h₀, h₁, h₂ along a
 //! velocity are three blocks of N rows, one below the other, and the K blocks of M = N·K sensitivities likewise. Nodes are in
 //! topological order: a node takes values of nodes before it. Values that no parameter moves are computed once, when the graph
-//! is bound to inputs; all others by the sweeps of [`sweeps`], after which [`products`] has everything about parameters.
+//! is bound to inputs; all others by the sweeps of `sweeps.rs`, after which `products.rs` has everything about parameters.
 //!
 //! Parameters are written once. A tensor may be used by any number of nodes at any number of taps; the row of a seed is
 //! Σ δ h ᵀ over all of them.
