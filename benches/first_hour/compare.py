@@ -76,7 +76,7 @@ SETS = {
     "voteincome": ("bernoulli", bundled("voteincome", "vote", without=["state"])),
 }
 TEN = list(SETS)[:10]
-QUICK = ["diabetes", "pima", "wine"]
+QUICK = ["diabetes", "iris", "wine"]
 
 
 def gaussian_nll(y, mean, sigma):

@@ -92,7 +92,12 @@ impl Report {
             let _ = write!(text, "<tr><th scope=\"row\">{}</th>", escape(&by.by));
             for place in 0..5 {
                 let cell = by.fifths.get(place).map_or(String::new(), |fifth| {
-                    format!("{} <small>{} to {}</small>", percent(fifth.share()), number(fifth.low), number(fifth.high))
+                    format!(
+                        "{}<br><small>{} to {}</small>",
+                        percent(fifth.share()),
+                        number(fifth.low),
+                        number(fifth.high)
+                    )
                 });
                 let _ = write!(text, "<td>{cell}</td>");
             }
