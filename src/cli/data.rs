@@ -337,7 +337,7 @@ fn check_targets(path: &Path, schema: &Schema, likelihood: &dyn Likelihood, n_ou
 
 /// Refuses what several processes cannot each read their part of.
 fn refuse_sharing(path: &Path, console: &Console) -> Result<(), Failure> {
-    match path.exists() && console.team().size() > 1 {
+    match path.exists() && !path.is_file() && console.team().size() > 1 {
         true => Err(Failure::Usage(format!("{}: several processes can share a file, not a pipe", path.display()))),
         false => Ok(()),
     }
