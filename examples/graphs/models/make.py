@@ -10,6 +10,7 @@ import csv
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from torch import nn
 
@@ -88,8 +89,15 @@ def train(net, x, y, loss, steps=1500, decay=1e-3):
 
 
 def export(net, x, name):
-    torch.onnx.export(net, (torch.tensor(x[:3], dtype=torch.float32),), HERE / f"{name}.onnx", dynamo=True,
+    path = HERE / f"{name}.onnx"
+    torch.onnx.export(net, (torch.tensor(x[:3], dtype=torch.float32),), path, dynamo=True,
                       dynamic_shapes=({0: torch.export.Dim("points")},), external_data=False, verbose=False)
+    # Without the traces of the machine that it was made on.
+    model = onnx.load(path)
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    onnx.save(model, path)
 
 
 def main():
