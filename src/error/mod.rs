@@ -87,7 +87,7 @@ pub enum Error {
         /// The number of categories.
         size: usize,
     },
-    /// The processes that share a task do not get on.
+    /// Communication between ranks failed.
     #[error(transparent)]
     Team(#[from] TeamError),
     /// A path that is not a regular file.

@@ -87,7 +87,7 @@ impl Network {
     /// `activation` overrides the list.
     ///
     /// A state dict does not say how its tensors are connected, so only the numbering of an `nn.Sequential` is taken for
-    /// a chain. [`load_layers`](Self::load_layers) reads others, and [`from_onnx`](Self::from_onnx) needs no telling.
+    /// a chain. [`load_layers`](Self::load_layers) reads others, and an ONNX file says it itself ([`from_onnx`](Self::from_onnx)).
     pub fn load(path: &Path, activation: Option<Activation>) -> Result<Self> {
         let file = state_dict::read(path)?;
         let metadata_error = |key, problem| Error::Metadata { path: path.to_path_buf(), key, problem };

@@ -188,14 +188,39 @@ impl Graph {
         theta: &[f64],
         still: &[Mat<f64>],
         tapes: &mut Tapes,
+        left_out: Option<(usize, &mut [f64])>,
+    ) {
+        self.sweep_back(theta, None, still, tapes, left_out);
+    }
+
+    /// [`pull_back`](Self::pull_back) together with the derivatives along the velocity of the sweep before, for seeds that do
+    /// not move.
+    pub fn pull_back_along(&self, theta: &[f64], velocity: &[f64], still: &[Mat<f64>], tapes: &mut Tapes) {
+        for (along, own) in tapes.along.iter_mut().zip(&tapes.sensitivities) {
+            resize(along, own.nrows(), own.ncols());
+        }
+        tapes.along[self.slots[self.output]].fill(0.0);
+        self.sweep_back(theta, Some(velocity), still, tapes, None);
+    }
+
+    fn sweep_back(
+        &self,
+        theta: &[f64],
+        velocity: Option<&[f64]>,
+        still: &[Mat<f64>],
+        tapes: &mut Tapes,
         mut left_out: Option<(usize, &mut [f64])>,
     ) {
         let mut written = vec![false; self.nodes.len()];
         for index in (0..self.nodes.len()).rev().filter(|index| self.moves[*index]) {
             let (node, slot) = (&self.nodes[index], self.slots[index]);
             let mut own = std::mem::replace(&mut tapes.sensitivities[slot], Mat::new());
+            let mut moving = std::mem::replace(&mut tapes.along[slot], Mat::new());
             if let Kind::Elementwise(_) = node.kind {
-                elementwise::pull_back(own.as_mut(), &tapes.kept[index]);
+                match velocity {
+                    None => elementwise::pull_back(own.as_mut(), &tapes.kept[index]),
+                    Some(_) => elementwise::pull_back_along(own.as_mut(), moving.as_mut(), &tapes.kept[index]),
+                }
             }
             for (which, input) in node.inputs.iter().enumerate().filter(|(_, input)| self.moves[**input]) {
                 let to = self.slots[*input];
@@ -206,12 +231,18 @@ impl Graph {
                 let mut target = std::mem::replace(&mut tapes.sensitivities[to], Mat::new());
                 self.pull_one(index, which, theta, own.as_ref(), accumulate, target.as_mut(), still, tapes);
                 tapes.sensitivities[to] = target;
-                if let Some((columns, seconds)) = left_out.as_mut().filter(|left| self.leaves_seconds(index, left.0)) {
-                    debug_assert!(*columns > 0);
+                if let Some(velocity) = velocity {
+                    let mut target = std::mem::replace(&mut tapes.along[to], Mat::new());
+                    let (of, deltas) = ([theta, velocity], [own.as_ref(), moving.as_ref()]);
+                    self.pull_one_along((index, which), of, deltas, accumulate, target.as_mut(), still, tapes);
+                    tapes.along[to] = target;
+                }
+                if let Some((_, seconds)) = left_out.as_mut().filter(|left| self.leaves_seconds(index, left.0)) {
                     add_seconds(tapes.points, &tapes.values[to], &tapes.sensitivities[to], seconds);
                 }
             }
             tapes.sensitivities[slot] = own;
+            tapes.along[slot] = moving;
         }
     }
 
@@ -249,48 +280,6 @@ impl Graph {
             self.nodes[index].inputs.iter().map(|input| self.value(*input, coefficients, still, tapes)).collect();
         let value = self.value(index, coefficients, still, tapes);
         work(&Seen { points: tapes.points, inputs: &inputs, value });
-    }
-
-    /// [`pull_back`](Self::pull_back) together with the derivatives along the velocity of the sweep before, for seeds that do
-    /// not move.
-    pub fn pull_back_along(&self, theta: &[f64], velocity: &[f64], still: &[Mat<f64>], tapes: &mut Tapes) {
-        for (along, own) in tapes.along.iter_mut().zip(&tapes.sensitivities) {
-            resize(along, own.nrows(), own.ncols());
-        }
-        tapes.along[self.slots[self.output]].fill(0.0);
-        let mut written = vec![false; self.nodes.len()];
-        for index in (0..self.nodes.len()).rev().filter(|index| self.moves[*index]) {
-            let (node, slot) = (&self.nodes[index], self.slots[index]);
-            let mut own = std::mem::replace(&mut tapes.sensitivities[slot], Mat::new());
-            let mut moving = std::mem::replace(&mut tapes.along[slot], Mat::new());
-            if let Kind::Elementwise(_) = node.kind {
-                elementwise::pull_back_along(own.as_mut(), moving.as_mut(), &tapes.kept[index]);
-            }
-            for (which, input) in node.inputs.iter().enumerate().filter(|(_, input)| self.moves[**input]) {
-                let to = self.slots[*input];
-                if to == slot {
-                    continue;
-                }
-                let accumulate = if std::mem::replace(&mut written[to], true) { Accum::Add } else { Accum::Replace };
-                let mut target = std::mem::replace(&mut tapes.sensitivities[to], Mat::new());
-                self.pull_one(index, which, theta, own.as_ref(), accumulate, target.as_mut(), still, tapes);
-                tapes.sensitivities[to] = target;
-                let mut target = std::mem::replace(&mut tapes.along[to], Mat::new());
-                let deltas = [own.as_ref(), moving.as_ref()];
-                self.pull_one_along(
-                    (index, which),
-                    [theta, velocity],
-                    deltas,
-                    accumulate,
-                    target.as_mut(),
-                    still,
-                    tapes,
-                );
-                tapes.along[to] = target;
-            }
-            tapes.sensitivities[slot] = own;
-            tapes.along[slot] = moving;
-        }
     }
 
     /// What `[δ, δ̇]` of a node give to δ̇ of one input.
