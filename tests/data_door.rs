@@ -84,6 +84,14 @@ fn all_columns_that_cannot_be_used_are_named_at_once_with_the_flags_that_help() 
 }
 
 #[test]
+fn a_column_that_most_rows_lack_is_to_be_ignored_rather_than_to_cost_those_rows() {
+    let folder = Folder::new();
+    folder.write("d.csv", "x,remark,y\n1,,2\n2,NA,3\n,late,4\n4,,5\n");
+    let train = "train --data d.csv --target y --likelihood gaussian --out m";
+    folder.refuses(train, &["column `remark`", "(3 rows)", "add `--drop-missing --ignore remark`"]);
+}
+
+#[test]
 fn missing_inputs_are_filled_as_in_the_training_data() -> Outcome {
     let folder = Folder::new();
     folder.write("d.csv", "x,w,y\n1,red,1\n2,,2\nNA,blue,3\n9,red,4\n");

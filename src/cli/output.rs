@@ -256,11 +256,14 @@ impl Summary {
     }
 }
 
-/// Lines of cells, each column as wide as its widest cell.
+/// Lines of cells, each column as wide as its widest cell; a cell beyond this width pushes only its own line.
 pub fn aligned(lines: &[Vec<String>]) -> String {
+    const MOST: usize = 40;
     let count = lines.iter().map(Vec::len).max().unwrap_or_default();
-    let widest =
-        |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+    let widest = |column: usize| {
+        let widths = lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
+        widths.filter(|width| *width <= MOST).max()
+    };
     let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or_default()).collect();
     let mut text = String::new();
     for line in lines {

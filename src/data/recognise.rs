@@ -126,11 +126,13 @@ impl Profiled<'_> {
         Err(Error::Table(TableError::Columns { path: self.path.to_path_buf(), problems }))
     }
 
-    /// Missing inputs that are neither left out nor filled in.
+    /// Missing inputs that are neither left out nor filled in. A column that most rows lack would take those rows with it.
     fn missing_inputs(&self, name: &str, profile: &Profile) -> Option<ColumnProblem> {
         let line = profile.first_missing.filter(|_| self.options.impute.is_none())?;
         let kind = ColumnProblemKind::Missing { count: profile.missing };
-        Some(ColumnProblem { column: name.to_string(), line, kind, remedy: Remedy::DropOrImpute })
+        let mostly = profile.missing > profile.numbers + profile.n_words;
+        let remedy = if mostly { Remedy::Ignore } else { Remedy::DropOrImpute };
+        Some(ColumnProblem { column: name.to_string(), line, kind, remedy })
     }
 
     /// What an input column is.
