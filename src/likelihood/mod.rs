@@ -61,6 +61,7 @@ register! {
     categorical::Categorical,
     bernoulli::Bernoulli,
     poisson::Poisson,
+    student_t::StudentT,
 }
 
 /// The distribution of one observation y given the network's P raw outputs f.
@@ -369,6 +370,16 @@ fn check_values(
     match target.iter().position(|&value| !is_allowed(value)) {
         Some(position) => {
             Err(TargetError::Value { likelihood: likelihood.name(), position, value: target[position], allowed })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that parameters are within their bounds.
+fn check_parameters(parameters: &[Dispersion]) -> Result<(), NoiseError> {
+    match parameters.iter().find(|p| !(p.bounds.0 <= p.value && p.value <= p.bounds.1)) {
+        Some(Dispersion { name, value, bounds: (low, high), .. }) => {
+            Err(NoiseError::Parameter { name: name.clone(), value: *value, low: *low, high: *high })
         }
         None => Ok(()),
     }

@@ -1,0 +1,8 @@
+//! Every likelihood with dispersion parameters, against its definition: derivatives by differences, the force against
+//! Christoffel symbols of a differenced Fisher metric, integrals by plain sums, weight space against function space,
+//! parameters found again in simulated data, and intervals that hold what they promise.
+
+mod common;
+
+#[path = "likelihoods/checks.rs"]
+mod checks;
