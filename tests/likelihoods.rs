@@ -6,3 +6,5 @@ mod common;
 
 #[path = "likelihoods/checks.rs"]
 mod checks;
+#[path = "likelihoods/gamma.rs"]
+mod gamma;

@@ -49,7 +49,7 @@ pub(super) fn poisson_cdf(count: f64, rate: f64) -> f64 {
 }
 
 /// Q(a, x), by its series for x < a + 1 and by its continued fraction beyond (the modified Lentz recurrence).
-fn upper_gamma(a: f64, x: f64) -> f64 {
+pub(super) fn upper_gamma(a: f64, x: f64) -> f64 {
     const MOST_TERMS: usize = 100_000;
     let log_front = a * x.ln() - x - lgamma(a);
     if x < a + 1.0 {

@@ -62,6 +62,7 @@ register! {
     bernoulli::Bernoulli,
     poisson::Poisson,
     student_t::StudentT,
+    gamma::Gamma,
 }
 
 /// The distribution of one observation y given the network's P raw outputs f.
