@@ -8,3 +8,5 @@ mod common;
 mod checks;
 #[path = "likelihoods/gamma.rs"]
 mod gamma;
+#[path = "likelihoods/negative_binomial.rs"]
+mod negative_binomial;

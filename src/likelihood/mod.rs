@@ -63,6 +63,7 @@ register! {
     poisson::Poisson,
     student_t::StudentT,
     gamma::Gamma,
+    negative_binomial::NegativeBinomial,
 }
 
 /// The distribution of one observation y given the network's P raw outputs f.
