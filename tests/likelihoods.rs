@@ -10,3 +10,7 @@ mod checks;
 mod gamma;
 #[path = "likelihoods/negative_binomial.rs"]
 mod negative_binomial;
+#[path = "likelihoods/own.rs"]
+mod own;
+#[path = "likelihoods/student_t.rs"]
+mod student_t;

@@ -18,6 +18,7 @@
 //! √(p(1−p)) there is e⁻⁴⁰⁰ although p(1−p) underflows.
 
 mod batch;
+mod check;
 mod distribution;
 mod family;
 mod kind;
@@ -29,6 +30,7 @@ mod scaled;
 
 pub use crate::error::{NoiseError, TargetError, UnknownLikelihood};
 pub use batch::PointEvaluator;
+pub use check::{Disagreement, check_likelihood};
 pub(crate) use distribution::normal_quantile;
 pub use family::{Entry, Family, Registered};
 pub use kind::{Dispersion, Misfit, TargetKind, TargetSummary};
