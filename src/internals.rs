@@ -26,6 +26,8 @@ pub mod evaluate;
 )]
 #[path = "evidence/mod.rs"]
 pub mod evidence;
+#[path = "files/mod.rs"]
+pub mod files;
 #[allow(
     clippy::indexing_slicing,
     reason = "vectors have the D entries that `check_size` has compared at each public function; others are made of that size here"

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ndarray::{Array1, ArrayView1};
 use rayon::prelude::*;
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::tensors::WholeFile;
+use riemannian_laplace::internals::files::WholeFile;
 use serde::Serialize;
 
 use super::failure::Failure;

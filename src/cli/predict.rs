@@ -14,7 +14,7 @@ use super::arguments;
 use super::certificate::CertificateArgs;
 use super::classes;
 use super::columns::{LeaveOutArgs, refuse_twice};
-use super::committee::Members;
+use super::committee::{self, Members};
 use super::console::{Console, Progress};
 use super::failure::Failure;
 use super::method::{MethodArgs, sampling_report};
@@ -79,8 +79,9 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_single()?;
     let out = match args.out.as_deref() {
         Some(path) if path != Path::new("-") => {
-            let mut inputs: Vec<&Path> = vec![&args.posterior.posterior, &args.inputs];
-            inputs.extend(args.method.samples_file());
+            let members = committee::files_of(&args.posterior.posterior)?;
+            let mut inputs: Vec<&Path> = members.iter().map(PathBuf::as_path).collect();
+            inputs.extend([args.inputs.as_path()].into_iter().chain(args.method.samples_file()));
             Some(OutputFile::at(path, &inputs)?)
         }
         _ => None,

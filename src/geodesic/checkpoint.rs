@@ -24,6 +24,7 @@ use super::exponential::Geodesic;
 use super::keeper::{Finished, Keeper};
 use super::samples::Outcome;
 use crate::error::{Error, Result, TensorError};
+use crate::files;
 use crate::ode::Status;
 use crate::tensors::{self, FINGERPRINT, TensorFile, Values};
 
@@ -121,10 +122,7 @@ impl Checkpoint {
 
     /// Removes the file, once the samples are where they belong.
     pub fn remove(self) -> Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::write(&self.path)(error)),
-            _ => Ok(()),
-        }
+        files::remove(&self.path)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

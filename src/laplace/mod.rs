@@ -42,7 +42,7 @@ pub use crate::error::PosteriorError;
 pub(crate) use accumulate::BATCH_NUMBERS;
 pub use advice::{ExpectedFit, WillTune};
 pub(crate) use file::Attachment;
-pub use file::Contents;
+pub use file::{Contents, POSTERIOR_FORMAT};
 pub use fit::Laplace;
 pub use function_space::FunctionSpace;
 pub(crate) use hessian::second_derivatives;
