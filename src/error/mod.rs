@@ -39,7 +39,7 @@ pub use onnx::OnnxError;
 pub use optimization::{AtBound, OptimizeError};
 pub use posterior::PosteriorError;
 pub use problems::InvalidProblem;
-#[cfg(any(feature = "reference", test))]
+#[cfg(any(feature = "paper", test))]
 pub use reference::ReferenceLimits;
 pub use reference::{InvalidChains, Refusal};
 pub use samples::{JoinError, SamplingCount};
