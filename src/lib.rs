@@ -47,6 +47,7 @@
 //! numbers per parameter.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod error;
 mod front;

@@ -24,7 +24,7 @@ use super::columns::EncodeArgs;
 use super::console::Console;
 use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
-use super::fit_report::{Checks, Tuning, report};
+use super::fit_report::{Checks, Tuning, report, warn_of_condition};
 use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
 use super::model::{ModelArgs, is_onnx};
@@ -191,7 +191,9 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(scores) = &scores {
         fit_score::warn(scores, console);
     }
-    let checks = Checks { fit, scores, tempering };
+    let condition = laplace.condition();
+    warn_of_condition(&laplace, condition, console);
+    let checks = Checks { fit, scores, tempering, condition };
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
         return print_json(&report(&laplace, origin, &checks, &tuning, seconds));
@@ -335,6 +337,7 @@ fn fit_shard(args: &FitArgs, shard: Shard, console: &Console) -> Result<(), Fail
     if args.optimize {
         shard::note_tuning(&mut sums, tuned(args))?;
     }
+    shard::note_data(&mut sums, &args.data.data)?;
     sums.save(out.path())?;
     let (rows, path) = (sums.rows(), out.path().display());
     console.note(format!(
@@ -471,6 +474,13 @@ fn summary(
             Some(error) => format!("± {} nats, the log evidence; greater is better", short(error)),
         },
     );
+    if let Some(condition) = checks.condition {
+        let digits = format!(
+            "of the posterior precision; {:.0} digits of the evidence hold",
+            laplace.evidence_digits(condition)
+        );
+        summary.row("condition", format!("{condition:.1e}"), digits);
+    }
     origin.summarize(args.from.from.as_deref(), &mut summary);
     if !laplace.prior().is_earlier_posterior() {
         let precision = prior::precision_in_words(laplace.prior());

@@ -134,6 +134,7 @@ impl Laplace {
         let precision = structure.load(&problem, prior.precision(), &mut factor)?;
         let mut laplace = Laplace::from_parts(problem, schema, prior, fit, curvature, precision);
         laplace.set_recipe(recipe);
+        laplace.stored = file.metadata.get(tensors::FINGERPRINT).cloned();
         Ok(laplace)
     }
 

@@ -41,6 +41,8 @@ pub struct Fitted {
     pub log_marginal_likelihood: f64,
     /// Its standard error, where it is an estimate from products alone.
     pub log_marginal_likelihood_error: Option<f64>,
+    /// The condition of the posterior precision, and the digits that it leaves of the log evidence.
+    pub condition: Option<(f64, f64)>,
     /// The directions that the data determine.
     pub effective_parameters: f64,
     /// The eigenvalues of the data's curvature relative to the prior.
