@@ -10,8 +10,10 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use riemannian_laplace::internals::random::{Purpose, stream};
 
-/// Mutations of each file of the corpus.
-const MUTATIONS: u64 = 150;
+/// Mutations of each file of the corpus; another number in the environment variable `MUTATIONS` for longer runs.
+fn mutations() -> u64 {
+    std::env::var("MUTATIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
+}
 
 /// Numbers at which readers stumble, as bytes and as text.
 const BYTES: [&[u8]; 6] =
@@ -83,7 +85,7 @@ fn hold(name: &str, function: fn(&[u8])) {
     }
     for (index, (path, bytes)) in corpus(name).into_iter().enumerate() {
         function(&bytes);
-        for mutation in 0..MUTATIONS {
+        for mutation in 0..mutations() {
             let changed = mutate(&bytes, &mut stream(index as u64, Purpose::Data, mutation));
             if std::panic::catch_unwind(|| function(&changed)).is_err() {
                 let kept = std::env::temp_dir().join(format!("{name}-{index}-{mutation}"));
