@@ -263,7 +263,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&model.path))?;
-    let n_classes = Some(architecture.n_outputs()).filter(|_| likelihood == LikelihoodName::Categorical);
+    let n_classes =
+        Some(family.likelihood().n_classes(architecture.n_outputs())).filter(|_| likelihood.takes_classes());
     let new = NewColumns { encode: &args.encode, input_order: &args.input_order, likelihood, n_classes };
     let data = args.scaling.read(&args.data, &model.path, new, reading(args, console), console)?;
     data.check_against(network, &family)?;
@@ -275,8 +276,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     // What training found is the default, unless it is to be found anew.
     let trained = recipe.as_ref().filter(|_| !is_tuned(args));
     let family = match (family.sigma(), trained.and_then(|recipe| recipe.sigma.as_ref())) {
-        (Some(sigma), _) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
-        (Some(_), Some(sigma)) => Family::gaussian_per_output(sigma)?,
+        (Some(sigma), _) if !args.sigma.is_empty() => family.with_sigma(&schema.scale_deviations(sigma))?,
+        (Some(_), Some(sigma)) => family.with_sigma(sigma)?,
         _ => family,
     };
     let sigma_is_known = trained.is_some_and(|recipe| recipe.sigma.is_some());
@@ -389,13 +390,14 @@ fn likelihood(args: &FitArgs, model: &Path) -> Result<LikelihoodName, Failure> {
 }
 
 fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure> {
-    if likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
-        let name = likelihood.family(&[])?.likelihood().name();
+    let family = likelihood.family();
+    if family.sigma().is_none() && !args.sigma.is_empty() {
+        let name = likelihood.name();
         return Err(Failure::Usage(format!(
             "--sigma belongs to --likelihood gaussian; a {name} likelihood has no sigma"
         )));
     }
-    likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
+    Ok(family.with_sigma(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })?)
 }
 
 /// Whether what was not given is tuned.

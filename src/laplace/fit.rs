@@ -171,10 +171,7 @@ impl Laplace {
             return Err(Error::Unsupported(Unsupported::ConstantPrior));
         }
         let model = &self.problem.model;
-        let family = match &self.problem.family {
-            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
-            other => other.clone(),
-        };
+        let family = self.problem.family.with_sigma(sigma)?;
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
         let problem = Problem { family, ..self.problem.clone() };
         problem.check_noise()?;

@@ -1,6 +1,7 @@
 //! What a report says, as plain data: gathered once, then judged, drawn and written.
 
 use crate::evaluate::{LeaveOneOut, Scores, TrainingFit};
+use crate::likelihood::Family;
 use crate::predict::SamplingReport;
 
 /// What was fitted.
@@ -12,8 +13,8 @@ pub struct Fitted {
     pub part: Option<String>,
     /// D, the number of uncertain weights.
     pub n_params: usize,
-    /// The likelihood's name.
-    pub likelihood: String,
+    /// The likelihood.
+    pub family: Family,
     /// N, the number of training points.
     pub n_data: usize,
     /// The input columns.

@@ -59,7 +59,7 @@ impl Page {
              {}.</p>\n",
             escape(report.made.title.as_ref().unwrap_or(&report.posterior)),
             escape(&fitted.network),
-            escape(&fitted.likelihood),
+            escape(fitted.family.likelihood().name()),
             counted(fitted.n_params, "uncertain weight"),
             counted(fitted.n_data, "training point"),
         );
@@ -249,7 +249,7 @@ impl Page {
             Some(part) => fact("uncertain weights", escape(part)),
             None => fact("uncertain weights", format!("all {}", thousands(fitted.n_params))),
         }
-        fact("likelihood", escape(&fitted.likelihood));
+        fact("likelihood", escape(fitted.family.likelihood().name()));
         fact(
             "training data",
             format!("{}, {}", counted(fitted.n_data, "point"), counted(fitted.inputs.len(), "input")),
