@@ -18,6 +18,7 @@ mod fit_report;
 mod fit_score;
 mod follow;
 mod geodesic;
+mod input_order;
 mod log;
 mod loo;
 mod loo_report;
