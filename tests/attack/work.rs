@@ -52,7 +52,7 @@ fn leave_one_out_after_a_fit_is_counted_before_and_left_out_where_it_is_long() {
         outcome.stderr
     );
     // Few classes: it is there.
-    let few = super::fitted();
+    let few = fitted();
     assert!(few.ok(&format!("{FIT} --sigma 0.3 --out p.safetensors")).stdout.contains("elpd_loo"));
 }
 
