@@ -58,7 +58,8 @@ fn table(file: &str, target: &str, hidden: usize, names: [&str; 2]) -> Result<()
     for name in names {
         let (mut left_out, mut held_out, mut covered, mut last) = (Vec::new(), Vec::new(), 0.0, Vec::new());
         for fold in 0..SPLITS {
-            let rows = |inside: bool| (0..data.len()).filter(|row| (row % SPLITS == fold) == inside).collect::<Vec<_>>();
+            let rows =
+                |inside: bool| (0..data.len()).filter(|row| (row % SPLITS == fold) == inside).collect::<Vec<_>>();
             let row = scores(name, &data.select(&rows(false))?, &data.select(&rows(true))?, hidden)?;
             left_out.extend(row.left_out.iter().map(|log| -log));
             held_out.extend(row.held_out.iter().map(|log| -log));

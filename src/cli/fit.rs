@@ -24,9 +24,10 @@ use super::columns::EncodeArgs;
 use super::console::Console;
 use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
-use super::fit_report::{Checks, Tuning, report};
+use super::fit_report::{Checks, Tuning, report, warn_of_condition};
 use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
+use super::input_order;
 use super::model::{ModelArgs, is_onnx};
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior;
@@ -170,8 +171,11 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(fit) = &fit {
         training_fit::warn(fit, &laplace, console);
     }
-    if matches!(origin, Origin::New) {
+    if let (Origin::New, Some(model)) = (origin, &args.model) {
         classes::hint_at_order(&laplace, console)?;
+        if args.input_order.is_empty() && scaling::recorded(&model.path)?.0.is_none() {
+            input_order::hint(&laplace, args.scaling.goes(), console)?;
+        }
     }
 
     check_finite(&laplace)?;
@@ -191,7 +195,9 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(scores) = &scores {
         fit_score::warn(scores, console);
     }
-    let checks = Checks { fit, scores, tempering };
+    let condition = laplace.condition();
+    warn_of_condition(&laplace, condition, console);
+    let checks = Checks { fit, scores, tempering, condition };
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
         return print_json(&report(&laplace, origin, &checks, &tuning, seconds));
@@ -314,8 +320,8 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     let Prepared { part, data, family, options, recipe, out } = prepare(args, console)?;
     let tuning = if is_tuned(args) { WillTune::Yes } else { WillTune::No };
     announce_fit(console, &ExpectedFit::of(part.clone(), data.batches(), &family, &options, tuning)?);
-    let _progress = console.spinner("fitting the posterior");
-    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
+    let progress = console.bar("fitting the posterior, rows", data.batches().n_rows());
+    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options, &progress);
     let mut laplace = match start(&options) {
         // Tuning needs a place to start from, and finds its own way from there.
         Err(Error::IndefiniteHessian { least, shared: Some(prior) })
@@ -341,6 +347,7 @@ fn fit_shard(args: &FitArgs, shard: Shard, console: &Console) -> Result<(), Fail
     if args.optimize {
         shard::note_tuning(&mut sums, tuned(args))?;
     }
+    shard::note_data(&mut sums, &args.data.data)?;
     sums.save(out.path())?;
     let (rows, path) = (sums.rows(), out.path().display());
     console.note(format!(
@@ -478,6 +485,13 @@ fn summary(
             Some(error) => format!("± {} nats, the log evidence; greater is better", short(error)),
         },
     );
+    if let Some(condition) = checks.condition {
+        let digits = format!(
+            "of the posterior precision; {:.0} digits of the evidence hold",
+            laplace.evidence_digits(condition)
+        );
+        summary.row("condition", format!("{condition:.1e}"), digits);
+    }
     origin.summarize(args.from.from.as_deref(), &mut summary);
     if !laplace.prior().is_earlier_posterior() {
         let precision = prior::precision_in_words(laplace.prior());

@@ -49,6 +49,8 @@ pub struct Laplace {
     pub(super) features: Option<Arc<AtFeatures>>,
     /// How the network was trained, where that is known.
     pub(super) recipe: Option<Recipe>,
+    /// The fingerprint of the file that it was read from.
+    pub(super) stored: Option<String>,
 }
 
 impl Laplace {
@@ -59,16 +61,7 @@ impl Laplace {
 
     /// The same for a model that is shared, such as the part of one that [`Weights`](super::Weights) select.
     pub fn fit_shared(model: Arc<dyn Model>, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
-        let data = Arc::new(data);
-        let (problem, prior, structure) = prepare(model, &*data, family, options)?;
-        let features = if structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
-        let sums = match &features {
-            Some(features) => accumulate(&features.problem(&problem), structure, &**features.data())?,
-            None => accumulate(&problem, structure, &*data)?,
-        };
-        let laplace = Self::factored(problem, data.schema(), prior, structure, sums)?;
-        let problem = Problem { data: Some(data), ..laplace.problem };
-        Ok(Self { problem, features: features.map(Arc::new), ..laplace })
+        Self::fit_watched(model, data, family, options, &())
     }
 
     /// Fits the posterior to data that are read in batches and not kept.
@@ -84,7 +77,7 @@ impl Laplace {
     }
 
     /// The posterior from its sums over the data.
-    fn factored(
+    pub(super) fn factored(
         problem: Problem,
         schema: &Schema,
         prior: Prior,
@@ -104,6 +97,7 @@ impl Laplace {
             precision,
             features: None,
             recipe: None,
+            stored: None,
         })
     }
 
@@ -118,7 +112,7 @@ impl Laplace {
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
         let curvature = OnceLock::from(Arc::from(curvature));
         let recipe = self.recipe.clone();
-        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe })
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe, stored: None })
     }
 
     /// Assembles the contents of a file.
@@ -132,12 +126,18 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe: None }
+        let (features, recipe, stored) = (None, None, None);
+        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored }
     }
 
     /// How the network was trained, where that is known.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
+    }
+
+    /// The fingerprint of the file that this posterior was read from: what samples of it carry.
+    pub fn stored_fingerprint(&self) -> Option<&str> {
+        self.stored.as_deref()
     }
 
     /// Keeps how the network was trained, so that it can be trained again without some of the data.

@@ -39,7 +39,7 @@ impl Problem {
 
     /// M, the number of rows of all data: N·P, or N where each data point has one score.
     pub fn n_rows(&self) -> usize {
-        self.n_data * self.rows_per_point()
+        self.n_data.saturating_mul(self.rows_per_point())
     }
 
     fn rows_per_point(&self) -> usize {

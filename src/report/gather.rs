@@ -258,6 +258,7 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
         log_likelihood: laplace.log_likelihood(),
         log_marginal_likelihood: laplace.log_marginal_likelihood(),
         log_marginal_likelihood_error: laplace.log_marginal_likelihood_error(),
+        condition: laplace.condition().map(|condition| (condition, laplace.evidence_digits(condition))),
         effective_parameters: laplace.effective_parameters(),
         spectrum: spectrum(laplace)?,
         fit: if laplace.data().is_some() { Some(TrainingFit::of(laplace)?) } else { None },

@@ -281,6 +281,10 @@ impl Page {
             None => number(fitted.log_marginal_likelihood),
         };
         fact("log evidence", format!("{evidence} nats; greater is better, among posteriors of the same data"));
+        if let Some((condition, digits)) = fitted.condition {
+            let digits = format!("{digits:.0} digits of the log evidence hold");
+            fact("condition", format!("{condition:.1e}, of the posterior precision: {digits}"));
+        }
         fact(
             "effective parameters",
             format!(

@@ -13,7 +13,7 @@ mod constant;
 mod file;
 mod lowering;
 mod marks;
-mod messages;
+pub(crate) mod messages;
 mod node;
 mod operators;
 mod output;
@@ -38,9 +38,9 @@ use self::tensor::{Shape, Tensor};
 use super::graph::{Graph, GraphBuilder, Kind, Node};
 use super::{Activation, Architecture, Network};
 use crate::error::{Error, OnnxError, Result};
+use crate::files;
 use crate::likelihood::{Entry, Family, REGISTER, TargetKind};
 use crate::memory;
-use crate::tensors;
 
 /// A network from an ONNX file, and how its graph ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,7 +146,7 @@ impl Network {
     /// or double, inside the file. Inputs of more than one axis per point are columns in row-major order, and several inputs
     /// take them one after the other.
     pub fn from_onnx(path: &Path) -> Result<Imported> {
-        Self::from_onnx_bytes(&tensors::read_bytes(path)?, path)
+        Self::from_onnx_bytes(&files::read_bytes(path)?, path)
     }
 
     /// The same from the bytes of a file. Messages name the path; nothing is read from it.
