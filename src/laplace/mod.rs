@@ -11,6 +11,7 @@ mod diagonal;
 mod features;
 mod file;
 mod fit;
+mod form;
 mod function_space;
 mod hessian;
 mod iterative;
@@ -46,6 +47,7 @@ pub use condition::LARGE_CONDITION;
 pub(crate) use file::Attachment;
 pub use file::{Contents, POSTERIOR_FORMAT};
 pub use fit::Laplace;
+pub use form::{CovarianceForm, LowRankForm};
 pub use function_space::FunctionSpace;
 pub(crate) use hessian::second_derivatives;
 pub use iterative::{Iterative, IterativeOptions, Space};
@@ -59,6 +61,7 @@ pub use solver_report::SolverReport;
 pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
 };
+pub use watched::Watched;
 pub use weight_space::WeightSpace;
 pub use weights::{Choice, Weights};
 pub use without_matrix::Estimates;
