@@ -10,6 +10,7 @@
 mod arithmetic;
 mod budget;
 mod constant;
+mod extent;
 mod file;
 mod lowering;
 mod marks;
@@ -142,15 +143,18 @@ impl Network {
 
     /// The same from the bytes of a file. Messages name the path; nothing is read from it.
     pub fn from_onnx_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
-        // Decoding copies the weights, and so does the graph, as f64.
-        let _copies = memory::reserve(
-            &format!("reading {}", path.display()),
-            3.0 * bytes.len() as f64 / 4.0,
-            "allow more memory",
-        )?;
-        let model = ModelProto::decode(bytes).map_err(|error| {
-            Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem: format!("it is not a model: {error}") })
-        })?;
+        let refuse = |problem: String| Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem });
+        let (nodes, parts) = extent::extent(bytes);
+        if nodes > extent::MOST_NODES {
+            let most = extent::MOST_NODES;
+            return Err(refuse(format!(
+                "its nodes and the values that they take are {nodes}; at most {most} are read"
+            )));
+        }
+        // Decoding copies the weights, and so does the graph, as f64; every part has its own place.
+        let numbers = 3.0 * bytes.len() as f64 / 4.0 + 16.0 * parts as f64;
+        let _copies = memory::reserve(&format!("reading {}", path.display()), numbers, "allow more memory")?;
+        let model = ModelProto::decode(bytes).map_err(|error| refuse(format!("it is not a model: {error}")))?;
         let (mut file, graph) = File::new(path, &model)?;
         let scores = output::scores(&file, graph)?;
         let mut parameters = parameters::Parameters::default();
