@@ -47,14 +47,15 @@
 //! numbers per parameter.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod error;
 mod front;
 pub mod internals;
 
 use internals::{
-    data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory, metric,
-    network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
+    data, elementary, evaluate, evidence, files, geodesic, laplace, last_layer, likelihood, linalg, map, memory,
+    metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};

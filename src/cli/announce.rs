@@ -11,9 +11,9 @@ pub const LEAST_SECONDS: f64 = 10.0;
 /// Seconds of one core per counted multiply-add.
 const SECONDS_PER_MULTIPLY_ADD: f64 = 1e-10;
 
-/// The threads that work is spread over.
-pub fn threads() -> f64 {
-    rayon::current_num_threads() as f64
+/// Seconds that counted multiply-adds take on all threads.
+pub fn expected_seconds(work: f64) -> f64 {
+    work * SECONDS_PER_MULTIPLY_ADD / rayon::current_num_threads() as f64
 }
 
 /// Multiply-adds of the linearised posterior's variance at so many rows; none where it is an iteration.
@@ -40,7 +40,7 @@ pub fn leave_one_out_work(laplace: &Laplace) -> Option<f64> {
 pub fn announce_leave_one_out(console: &Console, laplace: &Laplace) {
     if let Some(work) = leave_one_out_work(laplace) {
         let faster = "a posterior with --structure kron or --weights last-layer is faster";
-        announce(console, work * SECONDS_PER_MULTIPLY_ADD / threads(), "leave-one-out", faster);
+        announce(console, expected_seconds(work), "leave-one-out", faster);
     }
 }
 
@@ -48,7 +48,7 @@ pub fn announce_leave_one_out(console: &Console, laplace: &Laplace) {
 pub fn announce_predicting(console: &Console, laplace: &Laplace, rows: usize) {
     if let Some(work) = variance_work(laplace, rows) {
         let faster = "a posterior with --structure kron or --weights last-layer is faster, and --method map needs none";
-        announce(console, work * SECONDS_PER_MULTIPLY_ADD / threads(), "predicting", faster);
+        announce(console, expected_seconds(work), "predicting", faster);
     }
 }
 

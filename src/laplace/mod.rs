@@ -6,6 +6,7 @@
 
 mod accumulate;
 mod advice;
+mod condition;
 mod diagonal;
 mod features;
 mod file;
@@ -41,8 +42,9 @@ mod without_matrix;
 pub use crate::error::PosteriorError;
 pub(crate) use accumulate::BATCH_NUMBERS;
 pub use advice::{ExpectedFit, WillTune};
+pub use condition::LARGE_CONDITION;
 pub(crate) use file::Attachment;
-pub use file::Contents;
+pub use file::{Contents, POSTERIOR_FORMAT};
 pub use fit::Laplace;
 pub use function_space::FunctionSpace;
 pub(crate) use hessian::second_derivatives;

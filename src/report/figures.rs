@@ -5,6 +5,7 @@ use super::contents::{Calibration, Comparison, Curves, Pair, Slice, Spectrum};
 use super::words::{counted, percent, thousands};
 use super::{Report, number};
 use crate::evaluate::{self, COVERAGE_LEVELS, rank_histogram, reliability_curve};
+use crate::likelihood::TargetKind;
 
 /// A chart and the sentence under it.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,7 +170,7 @@ impl Report {
     fn other_classes(&self, curves: &[(String, Vec<(f64, f64)>)]) -> Option<(String, Vec<(f64, f64)>)> {
         let all = self.fitted.classes.first().map_or(0, Vec::len);
         let count = all.checked_sub(curves.len()).filter(|count| *count > 0)?;
-        if self.fitted.likelihood != "categorical" {
+        if self.fitted.family.likelihood().name() != "categorical" {
             return None;
         }
         let (_, first) = curves.first()?;
@@ -203,7 +204,7 @@ impl Report {
 
     fn band_caption(&self, slice: &Slice, method: &str, single: bool) -> String {
         let level = percent(self.level);
-        let counts = self.fitted.likelihood == "poisson";
+        let counts = self.fitted.family.likelihood().kind() == TargetKind::Count;
         let bands = if counts {
             format!(
                 "Light: where {level} of new counts should fall. Dark: the mean itself, as far as the weights are known."
