@@ -26,6 +26,12 @@ pub mod evaluate;
 )]
 #[path = "evidence/mod.rs"]
 pub mod evidence;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "widths, places and weights are those of a graph that `Graph::new` has checked; parts and levels are lists made here"
+)]
+#[path = "export/mod.rs"]
+pub mod export;
 #[path = "files/mod.rs"]
 pub mod files;
 #[allow(

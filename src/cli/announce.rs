@@ -11,9 +11,14 @@ pub const LEAST_SECONDS: f64 = 10.0;
 /// Seconds of one core per counted multiply-add.
 const SECONDS_PER_MULTIPLY_ADD: f64 = 1e-10;
 
+/// The threads that work is spread over.
+pub fn threads() -> f64 {
+    rayon::current_num_threads() as f64
+}
+
 /// Seconds that counted multiply-adds take on all threads.
 pub fn expected_seconds(work: f64) -> f64 {
-    work * SECONDS_PER_MULTIPLY_ADD / rayon::current_num_threads() as f64
+    work * SECONDS_PER_MULTIPLY_ADD / threads()
 }
 
 /// Multiply-adds of the linearised posterior's variance at so many rows; none where it is an iteration.

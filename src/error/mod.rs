@@ -480,6 +480,9 @@ pub enum Error {
         /// The share allowed.
         allowed: f64,
     },
+    /// A posterior or a way to predict that a graph cannot hold.
+    #[error("cannot export {0}")]
+    Export(String),
     /// A quantile or an interval outside (0, 1).
     #[error("a level of {0} is not between 0 and 1")]
     QuantileLevel(f64),

@@ -460,3 +460,28 @@ fn log_densities(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset)
         None => Ok(densities.iter().map(|value| value + shift).collect()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop(effective: f64, held_out: f64) -> Stop {
+        let step = PriorPathStep { prior_precision: 1.0, ratio: 1.0, held_out };
+        Stop {
+            step,
+            densities: Vec::new(),
+            networks: Vec::new(),
+            noise: None,
+            effective,
+            deviances: Deviances::default(),
+        }
+    }
+
+    #[test]
+    fn fewer_effective_parameters_are_simpler_down_to_those_of_a_linear_model_and_then_better_predictions_count() {
+        assert!(stop(20.0, -2.0).is_simpler(&stop(30.0, -1.0), 9.0));
+        assert!(!stop(30.0, -1.0).is_simpler(&stop(20.0, -2.0), 9.0));
+        assert!(stop(8.0, -1.0).is_simpler(&stop(5.0, -2.0), 9.0));
+        assert!(!stop(5.0, -2.0).is_simpler(&stop(8.0, -1.0), 9.0));
+    }
+}

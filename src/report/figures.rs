@@ -170,7 +170,7 @@ impl Report {
     fn other_classes(&self, curves: &[(String, Vec<(f64, f64)>)]) -> Option<(String, Vec<(f64, f64)>)> {
         let all = self.fitted.classes.first().map_or(0, Vec::len);
         let count = all.checked_sub(curves.len()).filter(|count| *count > 0)?;
-        if self.fitted.family.likelihood().name() != "categorical" {
+        if self.fitted.family.likelihood().kind() != TargetKind::Label {
             return None;
         }
         let (_, first) = curves.first()?;

@@ -271,7 +271,7 @@ mod tests {
     fn a_file_longer_than_the_memory_is_refused_before_it_is_read() -> Result<()> {
         let folder = tempfile::tempdir().map_err(Error::write(Path::new("temporary folder")))?;
         let path = folder.path().join("sparse");
-        let file = File::create(&path).map_err(Error::write(&path))?;
+        let file = std::fs::File::create(&path).map_err(Error::write(&path))?;
         if file.set_len(1 << 43).is_err() {
             return Ok(()); // a file system that cannot hold a sparse file of 8 TB
         }

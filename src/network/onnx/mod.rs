@@ -13,7 +13,7 @@ mod constant;
 mod file;
 mod lowering;
 mod marks;
-mod messages;
+pub(crate) mod messages;
 mod node;
 mod operators;
 mod output;
