@@ -30,7 +30,7 @@ use crate::random::{Purpose, stream};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerOptions {
-    /// Which samples of the seed (default 0..500, the paper's number for networks). Sample i is the same in any range.
+    /// Which samples of the seed (default 0..100). Sample i is the same in any range.
     pub range: Range<usize>,
     /// The seed (default 0).
     pub seed: u64,
@@ -40,7 +40,7 @@ pub struct SamplerOptions {
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { range: 0..500, seed: 0, geodesic: GeodesicOptions::default() }
+        Self { range: 0..100, seed: 0, geodesic: GeodesicOptions::default() }
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn sample_watched(
     check_size("number of parameters of the precision", metric.n_params(), precision.n_params())?;
     let prepare = || exponential_map(metric, options.geodesic, watch.progress);
     let draw = |exponential: &mut ExponentialMap<'_>, index: usize| {
-        watch.sample(index, || {
+        watch.sample(index, base.len(), || {
             let mut velocity = vec![0.0; base.len()];
             precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
             follow(exponential, base, &velocity)
@@ -210,7 +210,7 @@ pub(super) fn sample_monge_log_watched(
     let draw = |buffers: &mut (GaussianLogarithmEvaluator<'_>, ExponentialMap<'_>), index: usize| {
         watch.progress.check()?;
         let (logarithm, exponential) = buffers;
-        watch.sample(index, || {
+        watch.sample(index, base.len(), || {
             let mut offset = vec![0.0; base.len()];
             precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut offset);
             let solution = logarithm.map(&offset)?;
