@@ -11,6 +11,7 @@ mod data;
 mod draws;
 mod evaluate;
 mod exp;
+mod export;
 mod failure;
 mod fit;
 mod fit_report;
@@ -98,6 +99,7 @@ enum Command {
     Loo(loo::LooArgs),
     Report(report::ReportArgs),
     Sample(sample::SampleArgs),
+    Export(export::ExportArgs),
     Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
     Log(log::LogArgs),
@@ -164,6 +166,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Loo(args) => loo::run(args, &console),
         Command::Report(args) => report::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
+        Command::Export(args) => export::run(args, &console),
         Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),
         Command::Log(args) => log::run(args, &console),

@@ -37,6 +37,7 @@ pub use retrain::{
     Outcome, Trained, WORK_PER_SECOND, default_procedure, expected_linear_seconds, expected_seconds, follow,
     linear_model,
 };
+pub(crate) use scores::confidences;
 pub use scores::{ClassScores, CountScores, RegressionScores, Scores};
 pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};
 pub use tally::{Detail, Tally};

@@ -25,6 +25,7 @@ use super::exponential::Geodesic;
 use super::keeper::{Finished, Keeper};
 use super::samples::Samples;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::tensors::{self, FINGERPRINT, TensorFile, Values};
 
 /// The `format` entry of the metadata.
@@ -118,10 +119,7 @@ impl Checkpoint {
 
     /// Removes the file, once the samples are where they belong.
     pub fn remove(self) -> Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::write(&self.path)(error)),
-            _ => Ok(()),
-        }
+        files::remove(&self.path)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, END_BOUND};
 use super::density::SampleDensities;
 use super::samples::{Outcome, Samples};
 use crate::error::{Error, Result, TensorError};
@@ -307,8 +307,8 @@ impl Reader<'_> {
 
     /// All columns into `samples`, and checks them: codes are known, what is certified was reached and has figures.
     pub(super) fn take_columns(&mut self, samples: &mut Samples, count: usize) -> Result<()> {
-        // Without a look at the paths, `path_drift` holds anything.
-        let looked = self.contents.tensors.contains_key("path_drift");
+        // Files of earlier versions have neither.
+        let [looked, solved] = ["path_drift", "residual"].map(|name| self.contents.tensors.contains_key(name));
         let path = self.path;
         let take = |name: &'static str, required: bool| {
             let there = required || self.contents.tensors.contains_key(name);
@@ -316,12 +316,18 @@ impl Reader<'_> {
         };
         samples
             .read_columns(take, count, |name, index, value, allowed| value_error(path, name, index, value, allowed))?;
-        let rows = samples.outcome.iter().zip(&samples.drift).zip(&samples.path_drift);
-        let rows = rows.zip(samples.certified.iter().zip(&samples.certificate)).enumerate();
-        for (row, (((outcome, drift), path_drift), (&certified, certificate))) in rows {
-            let unknown = drift.is_nan() || looked && path_drift.is_nan();
-            if certified && (*outcome != Outcome::Reached || unknown) {
-                let requirement = "0 where the end was not reached, or the drift is not a number";
+        let figures = samples.drift.iter().zip(&samples.path_drift).zip(&samples.residual).zip(&samples.end_error);
+        let words = samples.outcome.iter().zip(samples.certified.iter().zip(&samples.certificate));
+        for (row, ((outcome, (&certified, certificate)), (((drift, path_drift), residual), end_error))) in
+            words.zip(figures).enumerate()
+        {
+            let is_path = *certificate == Some(Certificate::Path);
+            let known = *drift >= 0.0 && (!looked || *path_drift >= 0.0) && (!solved || *residual >= 0.0);
+            if certified && (*outcome != Outcome::Reached || !known)
+                || is_path && !(0.0..=END_BOUND).contains(end_error)
+            {
+                let requirement =
+                    "0 where the end was not reached, or drift, residual or end_error is not a number within bounds";
                 return Err(self.value("certified", row, 1.0, requirement));
             }
             if certified != certificate.is_some() {

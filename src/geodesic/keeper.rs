@@ -42,8 +42,7 @@ impl<'a> Watch<'a> {
         Self { progress, keeper: &() }
     }
 
-    /// The sample of an earlier run, or a new one, which is kept;
-    /// of `n_params` parameters.
+    /// The sample of an earlier run, which must have as many parameters, or a new one, which is kept.
     pub(super) fn sample(
         self,
         index: usize,
@@ -52,7 +51,9 @@ impl<'a> Watch<'a> {
     ) -> Result<Arc<Finished>> {
         let finished = match self.keeper.find(index) {
             Some(finished) => {
-                check_size("number of parameters of a sample of an earlier run", n_params, finished.0.theta.len())?;
+                for part in [&finished.0.theta, &finished.0.velocity] {
+                    check_size("number of parameters of a saved sample", n_params, part.len())?;
+                }
                 finished
             }
             None => {

@@ -49,6 +49,8 @@ pub struct Laplace {
     pub(super) features: Option<Arc<AtFeatures>>,
     /// How the network was trained, where that is known.
     pub(super) recipe: Option<Recipe>,
+    /// The fingerprint of the file that it was read from.
+    pub(super) stored: Option<String>,
 }
 
 impl Laplace {
@@ -104,6 +106,7 @@ impl Laplace {
             precision,
             features: None,
             recipe: None,
+            stored: None,
         })
     }
 
@@ -118,7 +121,7 @@ impl Laplace {
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
         let curvature = OnceLock::from(Arc::from(curvature));
         let recipe = self.recipe.clone();
-        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe })
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe, stored: None })
     }
 
     /// Assembles the contents of a file.
@@ -132,12 +135,18 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe: None }
+        let (features, recipe, stored) = (None, None, None);
+        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored }
     }
 
     /// How the network was trained, where that is known.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
+    }
+
+    /// The fingerprint of the file that this posterior was read from: what samples of it carry.
+    pub fn stored_fingerprint(&self) -> Option<&str> {
+        self.stored.as_deref()
     }
 
     /// Keeps how the network was trained, so that it can be trained again without some of the data.
@@ -162,10 +171,7 @@ impl Laplace {
             return Err(Error::Unsupported(Unsupported::ConstantPrior));
         }
         let model = &self.problem.model;
-        let family = match &self.problem.family {
-            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
-            other => other.clone(),
-        };
+        let family = self.problem.family.with_sigma(sigma)?;
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
         let problem = Problem { family, ..self.problem.clone() };
         problem.check_noise()?;

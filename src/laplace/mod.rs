@@ -5,10 +5,12 @@
 
 mod accumulate;
 mod advice;
+mod condition;
 mod diagonal;
 mod features;
 mod file;
 mod fit;
+mod form;
 pub(crate) mod function_space;
 mod hessian;
 mod kind;
@@ -35,9 +37,11 @@ mod weights;
 pub use crate::error::PosteriorError;
 pub(crate) use accumulate::BATCH_NUMBERS;
 pub use advice::{ExpectedFit, WillTune};
+pub use condition::LARGE_CONDITION;
 pub(crate) use file::Attachment;
-pub use file::Contents;
+pub use file::{Contents, POSTERIOR_FORMAT};
 pub use fit::Laplace;
+pub use form::{CovarianceForm, LowRankForm};
 pub use function_space::FunctionSpace;
 pub(crate) use hessian::second_derivatives;
 pub use kind::CurvatureKind;
