@@ -52,5 +52,6 @@ pub use shard::FitPart;
 pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
 };
+pub use watched::Watched;
 pub use weight_space::WeightSpace;
 pub use weights::{Choice, Weights};
