@@ -26,14 +26,14 @@ pub mod evaluate;
 )]
 #[path = "evidence/mod.rs"]
 pub mod evidence;
-#[path = "files/mod.rs"]
-pub mod files;
 #[allow(
     clippy::indexing_slicing,
     reason = "widths, places and weights are those of a graph that `Graph::new` has checked; parts and levels are lists made here"
 )]
 #[path = "export/mod.rs"]
 pub mod export;
+#[path = "files/mod.rs"]
+pub mod files;
 #[allow(
     clippy::indexing_slicing,
     reason = "vectors have the D entries that `check_size` has compared at each public function; others are made of that size here"

@@ -54,8 +54,8 @@ mod front;
 pub mod internals;
 
 use internals::{
-    data, elementary, evaluate, evidence, export, files, geodesic, laplace, last_layer, likelihood, linalg, map, memory,
-    metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
+    data, elementary, evaluate, evidence, export, files, geodesic, laplace, last_layer, likelihood, linalg, map,
+    memory, metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};

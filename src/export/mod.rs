@@ -32,13 +32,13 @@ use self::network::{Forward, Parameters};
 use self::writer::{Axis, Name, Writer, value_info};
 use crate::data::Schema;
 use crate::error::{Error, Result, gigabytes};
+use crate::files;
 use crate::laplace::{CovarianceForm, Laplace};
 use crate::memory;
 use crate::network::Network;
 use crate::network::graph::Graph;
 use crate::network::onnx::messages::{GraphProto, ModelProto, OperatorSetProto, StringStringEntryProto};
 use crate::predict::{Method, draw_weights};
-use crate::tensors;
 
 /// The numbers of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -116,7 +116,7 @@ impl Exported {
 
     /// Writes the file whole or not at all.
     pub fn save(&self, path: &Path) -> Result<()> {
-        tensors::write_whole(path, &self.to_bytes())
+        files::write_whole(path, &self.to_bytes())
     }
 }
 
