@@ -46,11 +46,14 @@ const RATES: usize = 400;
 
 /// Writes the outputs.
 pub(super) fn write(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
-    match setting.family {
-        Family::Gaussian(_) => gaussian(w, setting, outputs),
-        Family::Heteroscedastic(_) => heteroscedastic(w, setting, outputs),
-        Family::Poisson(_) => poisson(w, setting, outputs),
-        Family::Bernoulli(_) | Family::Categorical(_) => classes(w, setting, outputs),
+    match setting.family.likelihood().name() {
+        "gaussian" => gaussian(w, setting, outputs),
+        "heteroscedastic" => heteroscedastic(w, setting, outputs),
+        "poisson" => poisson(w, setting, outputs),
+        "bernoulli" | "categorical" => classes(w, setting, outputs),
+        other => {
+            Err(super::refused(&format!("the {other} likelihood, whose predictions are not written as a graph yet")))
+        }
     }
 }
 
@@ -247,7 +250,7 @@ fn poisson(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Resu
 }
 
 fn is_binary(setting: &Setting<'_>) -> bool {
-    matches!(setting.family, Family::Bernoulli(_))
+    setting.family.likelihood().name() == "bernoulli"
 }
 
 /// Probabilities of raw outputs along the last axis.

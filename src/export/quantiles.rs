@@ -2,7 +2,7 @@
 
 use super::Precision;
 use super::functions::normal_cdf;
-use super::writer::{BOOL, DOUBLE, INT64, Name, Writer};
+use super::writer::{DOUBLE, Name, Writer};
 use crate::predict::normal_quantile;
 
 /// Σ wᵢ N(mᵢ, sᵢ²), with the components along the first axis.
@@ -76,7 +76,6 @@ pub(super) fn poisson_quantiles(w: &mut Writer, mixture: &PoissonMixture, levels
     // The distribution function, log k!, and the quantiles, −1 until they are found.
     let values = [(start, double), (zero.clone(), double), (found.clone(), double), (found, double)];
     let ends = w.repeat(MOST_COUNTS, &values, |w, iteration, values| {
-        debug_assert_ne!(INT64, BOOL);
         let count = w.cast(iteration, double);
         let held = w.binary("Max", &count, &one);
         let log = w.unary("Log", &held);
