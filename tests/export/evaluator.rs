@@ -62,9 +62,8 @@ fn axis_of(axis: f64, rank: usize) -> usize {
 /// Both arrays in their common shape.
 fn broadcast(x: &ArrayD<f64>, y: &ArrayD<f64>) -> (ArrayD<f64>, ArrayD<f64>) {
     let rank = x.ndim().max(y.ndim());
-    let length = |array: &ArrayD<f64>, axis: usize| {
-        (axis + array.ndim()).checked_sub(rank).map_or(1, |own| array.shape()[own])
-    };
+    let length =
+        |array: &ArrayD<f64>, axis: usize| (axis + array.ndim()).checked_sub(rank).map_or(1, |own| array.shape()[own]);
     let common = |axis: usize| if length(x, axis) == 1 { length(y, axis) } else { length(x, axis) };
     let shape: Vec<usize> = (0..rank).map(common).collect();
     let stretch = |array: &ArrayD<f64>| array.broadcast(IxDyn(&shape)).expect("shapes that fit").to_owned();
@@ -109,6 +108,7 @@ fn apply(node: &NodeProto, inputs: &[&ArrayD<f64>]) -> ArrayD<f64> {
         "Min" => zip(x, inputs[1], f64::min),
         "Greater" => zip(x, inputs[1], |x, y| truth(x > y)),
         "Less" => zip(x, inputs[1], |x, y| truth(x < y)),
+        "And" => zip(x, inputs[1], |x, y| truth(x != 0.0 && y != 0.0)),
         "Equal" => zip(x, inputs[1], |x, y| truth(x == y)),
         "Where" => {
             let (a, b) = broadcast(inputs[1], inputs[2]);
@@ -117,10 +117,13 @@ fn apply(node: &NodeProto, inputs: &[&ArrayD<f64>]) -> ArrayD<f64> {
             ndarray::Zip::from(&condition).and(&a).and(&b).map_collect(|c, a, b| if *c != 0.0 { *a } else { *b })
         }
         "MatMul" => matmul(x, inputs[1]),
-        "Einsum" => einsum(&String::from_utf8_lossy(&attribute(node, "equation").expect("an equation").s), x, inputs[1]),
+        "Einsum" => {
+            einsum(&String::from_utf8_lossy(&attribute(node, "equation").expect("an equation").s), x, inputs[1])
+        }
         "Reshape" => reshape(x, inputs[1]),
         "Transpose" => {
-            let order: Vec<usize> = attribute(node, "perm").expect("an order").ints.iter().map(|i| *i as usize).collect();
+            let order: Vec<usize> =
+                attribute(node, "perm").expect("an order").ints.iter().map(|i| *i as usize).collect();
             x.view().permuted_axes(IxDyn(&order)).as_standard_layout().into_owned()
         }
         "Unsqueeze" => x.clone().insert_axis(Axis(axis_of(inputs[1][[0]], x.ndim() + 1))),
@@ -190,7 +193,8 @@ fn reshape(x: &ArrayD<f64>, lengths: &ArrayD<f64>) -> ArrayD<f64> {
 
 /// Products of the matrices in the last two axes; the others are repeated where they differ.
 fn matmul(x: &ArrayD<f64>, y: &ArrayD<f64>) -> ArrayD<f64> {
-    let letters = |count: usize| "abcdefgh".chars().rev().take(count).collect::<String>().chars().rev().collect::<String>();
+    let letters =
+        |count: usize| "abcdefgh".chars().rev().take(count).collect::<String>().chars().rev().collect::<String>();
     let rank = x.ndim().max(y.ndim()) - 2;
     let lead = |array: &ArrayD<f64>| -> Vec<usize> {
         let own = &array.shape()[..array.ndim() - 2];
@@ -198,7 +202,8 @@ fn matmul(x: &ArrayD<f64>, y: &ArrayD<f64>) -> ArrayD<f64> {
     };
     let common: Vec<usize> = lead(x).iter().zip(lead(y)).map(|(a, b)| if *a == 1 { b } else { *a }).collect();
     let stretch = |array: &ArrayD<f64>| {
-        let shape: Vec<usize> = common.iter().copied().chain(array.shape()[array.ndim() - 2..].iter().copied()).collect();
+        let shape: Vec<usize> =
+            common.iter().copied().chain(array.shape()[array.ndim() - 2..].iter().copied()).collect();
         array.broadcast(IxDyn(&shape)).expect("shapes that fit").to_owned()
     };
     let lead = letters(rank);
@@ -239,14 +244,14 @@ fn repeat(node: &NodeProto, values: &mut Values) {
         if !goes_on {
             break;
         }
-        let mut inner = values.clone();
-        inner.insert(body.input[0].name.clone(), ArrayD::from_elem(IxDyn(&[]), iteration as f64));
+        // Names are used once, so that the body can write beside the values around it.
+        values.insert(body.input[0].name.clone(), ArrayD::from_elem(IxDyn(&[]), iteration as f64));
         for (input, value) in body.input[2..].iter().zip(state) {
-            inner.insert(input.name.clone(), value);
+            values.insert(input.name.clone(), value);
         }
-        run(&body.node, &mut inner);
-        goes_on = inner[&body.output[0].name].sum() != 0.0;
-        state = body.output[1..].iter().map(|output| inner[&output.name].clone()).collect();
+        run(&body.node, values);
+        goes_on = values[&body.output[0].name].sum() != 0.0;
+        state = body.output[1..].iter().map(|output| values[&output.name].clone()).collect();
     }
     for (name, value) in node.output.iter().zip(state) {
         values.insert(name.clone(), value);
