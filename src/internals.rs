@@ -10,6 +10,8 @@
 // with the reason why its indices are in range; files in them that take what comes from outside switch the lint on again.
 // An index into faer's matrices is not seen by the lint, and the same reasons hold for it.
 
+#[path = "conformal/mod.rs"]
+pub mod conformal;
 #[path = "data/mod.rs"]
 pub mod data;
 #[path = "elementary.rs"]

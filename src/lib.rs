@@ -53,8 +53,8 @@ mod front;
 pub mod internals;
 
 use internals::{
-    data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory, metric,
-    network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
+    conformal, data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory,
+    metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};

@@ -175,6 +175,35 @@ impl Members {
     }
 }
 
+impl Members {
+    /// Checks that a folder can take a committee.
+    pub fn check_folder(&self, path: &Path) -> Result<(), Failure> {
+        CommitteeFolder::at(path).map(|_| ())
+    }
+
+    /// Writes the committee that was read from one folder to another (which may be the same), with the calibration of its
+    /// first member. The list is written last.
+    pub fn write_calibrated(&self, from: &Path, to: &Path) -> Result<(), Failure> {
+        let broken = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| Failure::from(Error::Write { path, source })
+        };
+        std::fs::create_dir_all(to).map_err(broken(to))?;
+        let list = read(&from.join(LIST))?;
+        for (index, entry) in list.members.iter().enumerate() {
+            let file = to.join(&entry.posterior);
+            if index == 0 {
+                self.laplace.save(&file, super::calibrate::contents(&self.laplace))?;
+            } else if from != to {
+                std::fs::copy(from.join(&entry.posterior), &file).map_err(broken(&file))?;
+            }
+        }
+        let path = to.join(LIST);
+        let text = serde_json::to_string_pretty(&list).map_err(|error| broken(&path)(error.into()))?;
+        OutputFile::at(&path, &[])?.write(|out| writeln!(out, "{text}").map_err(broken(&path)))
+    }
+}
+
 /// What `train --json` adds.
 #[derive(Debug, Serialize)]
 pub struct CommitteeReport {

@@ -2,11 +2,14 @@
 
 mod announce;
 mod arguments;
+mod calibrate;
 mod certificate;
 mod classes;
 mod columns;
 mod committee;
+mod conditions;
 mod console;
+mod coverage_text;
 mod data;
 mod draws;
 mod evaluate;
@@ -32,6 +35,7 @@ mod predict;
 mod predict_columns;
 mod prior;
 mod prior_path;
+mod promise;
 mod report;
 mod report_json;
 mod sample;
@@ -95,6 +99,7 @@ enum Command {
     Fit(Box<fit::FitArgs>),
     Predict(predict::PredictArgs),
     Evaluate(evaluate::EvaluateArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Loo(loo::LooArgs),
     Report(report::ReportArgs),
     Sample(sample::SampleArgs),
@@ -161,6 +166,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Fit(args) => fit::run(args, &console),
         Command::Predict(args) => predict::run(args, &console),
         Command::Evaluate(args) => evaluate::run(args, &console),
+        Command::Calibrate(args) => calibrate::run(args, &console),
         Command::Loo(args) => loo::run(args, &console),
         Command::Report(args) => report::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod committee;
+mod coverage;
 mod curves;
 mod deviance;
 mod importance;
@@ -22,6 +23,7 @@ pub mod wasserstein;
 
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
 pub use committee::{Committee, Member, stacking_weights, train_committee};
+pub use coverage::{Coverage, CoverageOptions, Share, Source as CoverageSource, coverage_over};
 pub use curves::{COVERAGE_LEVELS, Curves};
 pub use deviance::Deviances;
 pub use importance::{Importance, LogEvidence, Withheld};

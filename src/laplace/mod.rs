@@ -6,6 +6,7 @@
 
 mod accumulate;
 mod advice;
+mod calibrated;
 mod diagonal;
 mod features;
 mod file;

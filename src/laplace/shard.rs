@@ -240,7 +240,18 @@ impl FitPart {
         let (curvature, fit) = total.ok_or_else(|| Error::NoRows { what: "the parts of the fit".to_string() })?;
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
         let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Laplace { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe: None })
+        Ok(Laplace {
+            problem,
+            schema,
+            prior,
+            fit,
+            structure,
+            curvature,
+            precision,
+            features: None,
+            recipe: None,
+            calibration: None,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`predict`] is the one entry point: a [`Method`] in, a [`Prediction`] out.
 
 mod bridge;
+mod calibrated;
 mod density;
 mod distribution;
 mod ensemble;
@@ -19,6 +20,7 @@ mod prediction;
 mod sampled;
 mod summary;
 
+pub use calibrated::{CalibrationOptions, Promised};
 pub(crate) use distribution::normal_quantile;
 pub use ensemble::MixturePart;
 pub use linearized::{JointGaussian, LatentGaussian, linearized, linearized_joint};

@@ -23,6 +23,9 @@ const RATES: usize = 400;
 /// The weights and rates of the Poisson components at a point and target.
 type Rates<'a> = Box<dyn Fn(usize, usize) -> Vec<(f64, f64)> + 'a>;
 
+/// The quantile of a target at a point, by point, target and level.
+type Quantile<'a> = Box<dyn Fn(usize, usize, f64) -> f64 + 'a>;
+
 /// How the samples behind a prediction ended. Failed ones do not enter it; uncertified ones do.
 pub type SamplingReport = crate::error::SamplingCount;
 
@@ -229,7 +232,14 @@ impl Prediction {
         if let Some(level) = levels.iter().find(|level| !(**level > 0.0 && **level < 1.0)) {
             return Err(Error::QuantileLevel(*level));
         }
-        let quantile: Box<dyn Fn(usize, usize, f64) -> f64 + '_> = match &self.family {
+        let quantile = self.quantile_function()?;
+        let at = |level: f64| Array2::from_shape_fn(self.mean.dim(), |(t, k)| quantile(t, k, level));
+        levels.iter().map(|level| self.schema.restore_mean(at(*level).view())).collect()
+    }
+
+    /// The quantile of a target at a point, in the units of the model.
+    fn quantile_function(&self) -> Result<Quantile<'_>> {
+        Ok(match &self.family {
             Family::Gaussian(_) | Family::Heteroscedastic(_) => {
                 Box::new(|t, k, level| self.normal_mixture(t, k).quantile(level))
             }
@@ -240,9 +250,15 @@ impl Prediction {
             Family::Bernoulli(_) | Family::Categorical(_) => {
                 return Err(Error::Unsupported(Unsupported::ClassQuantiles));
             }
-        };
-        let at = |level: f64| Array2::from_shape_fn(self.mean.dim(), |(t, k)| quantile(t, k, level));
-        levels.iter().map(|level| self.schema.restore_mean(at(*level).view())).collect()
+        })
+    }
+
+    /// A quantile of one target at one point, in the units of the data.
+    pub(super) fn quantile_at(&self, t: usize, k: usize, level: f64) -> Result<f64> {
+        let value = self.quantile_function()?(t, k, level);
+        let mut row = Array2::zeros((1, self.mean.ncols()));
+        row[(0, k)] = value;
+        Ok(self.schema.restore_mean(row.view())?[(0, k)])
     }
 
     /// The rates of the mixture's Poisson components at a target of a point, with their weights.
