@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 use riemannian_laplace::internals::conformal::{CalibrationError, Conditions, Score};
+use riemannian_laplace::internals::evaluate::{FoldPosteriors, fold_scores, follow, promised_by_folds};
+use riemannian_laplace::internals::network::{Procedure, Recipe};
 use riemannian_laplace::internals::predict::{CalibrationOptions, Mixture, MixtureMember, Promised};
 use riemannian_laplace::{
     Activation, Contents, Dataset, Draws, Error, Family, FitOptions, Laplace, Method, MetricName, SamplerOptions,
@@ -169,4 +171,84 @@ fn what_gives_no_guarantee_is_refused_by_name() {
     };
     assert!(ask(&Method::default(), 0.9).contains("not calibrated for `glm` (it is for: map)"));
     assert!(ask(&Method::Map, 0.99).contains("99 % needs at least 99"), "{}", ask(&Method::Map, 0.99));
+}
+
+/// A network trained by cross-validation, as its model file and its posterior have it.
+fn folded() -> (Laplace, Dataset) {
+    let inputs = Array2::from_shape_fn((60, 1), |(n, _)| n as f64 / 15.0 - 2.0);
+    let noise = |n: usize| 0.2 * (37.0 * n as f64).sin();
+    let targets = Array2::from_shape_fn((60, 1), |(n, _)| (2.0 * inputs[(n, 0)]).sin() + noise(n));
+    let data = Dataset::new(inputs, targets).expect("data");
+    let start = Network::random(architecture(&[1, 4, 1], &[true, true], Activation::Tanh), 1);
+    let procedure = Procedure::CrossValidated { folds: 4, folds_used: 4, ratios: vec![1.0], cautious: false };
+    let recipe = Recipe { seed: 1, procedure, prior_precision: None, sigma: None, folded: None };
+    let trained = follow(&recipe, &start, &data, &Family::gaussian(1.0).expect("sigma"), &()).expect("trained");
+    let sigma = trained.recipe.sigma.clone().expect("a noise");
+    let family = Family::gaussian_per_output(&sigma).expect("sigma");
+    let prior_precision = trained.recipe.prior_precision.clone().expect("a prior").into();
+    let options = FitOptions { prior_precision, ..Default::default() };
+    let mut laplace = Laplace::fit(trained.network, data.clone(), family, &options).expect("a posterior");
+    laplace.set_recipe(Some(trained.recipe));
+    (laplace, data)
+}
+
+#[test]
+fn scores_of_folds_scale_the_spread_and_cv_plus_is_its_definition() {
+    let (laplace, data) = folded();
+    let method = Method::default();
+    let folds = fold_scores(&laplace, &method).expect("the scores of the folds");
+    assert_eq!(folds.networks.len(), 4);
+    // Every row was left out once, and its score is that of the posterior without its fold.
+    let record = laplace.model().record().expect("a network");
+    let (mut all, mut posteriors) = (Vec::new(), Vec::new());
+    let mut seen = vec![0; 60];
+    for fold in &folds.networks {
+        fold.left_out.iter().for_each(|row| seen[*row] += 1);
+        let kept: Vec<usize> = (0..60).filter(|row| !fold.left_out.contains(row)).collect();
+        let network = Network::from_record(&record, fold.theta.clone()).expect("a network");
+        let family = Family::gaussian_per_output(fold.sigma.as_ref().expect("a noise")).expect("sigma");
+        let options = FitOptions { prior_precision: fold.prior_precision.clone().into(), ..Default::default() };
+        let own = Laplace::fit(network, data.select(&kept).expect("rows"), family, &options).expect("a posterior");
+        let left_out = data.select(&fold.left_out).expect("rows");
+        let prediction = own.predict(left_out.inputs(), &method).expect("a prediction");
+        let scores: Vec<f64> = (0..left_out.len())
+            .map(|n| {
+                (left_out.targets()[(n, 0)] - prediction.mean[(n, 0)]).abs() / prediction.total_variance[(n, 0)].sqrt()
+            })
+            .collect();
+        all.extend(scores.clone());
+        posteriors.push((own, scores));
+    }
+    assert_eq!(seen, vec![1; 60]);
+    let kept: Vec<f64> = folds.scores[0].1.iter().map(|row| row[0]).collect();
+    assert!(kept.iter().zip(&all).all(|(kept, score)| (kept - score).abs() < 1e-12 * score.max(1.0)));
+    let inputs = Array2::from_shape_fn((9, 1), |(n, _)| n as f64 - 4.0);
+    let prediction = laplace.predict(&inputs, &method).expect("a prediction");
+    let mut sorted = all.clone();
+    sorted.sort_by(f64::total_cmp);
+    let q = sorted[(0.9 * 61.0_f64).ceil() as usize - 1];
+    let sizes = promised_by_folds(&prediction, folds, 0.9, None).expect("intervals").sizes();
+    let cv_plus = FoldPosteriors::of(&laplace, None).expect("the folds").promised(&inputs, 0.9).expect("intervals");
+    let Promised::Interval(lower, upper) = cv_plus else { unreachable!() };
+    for n in 0..9 {
+        assert!((sizes[(n, 0)] - 2.0 * q * prediction.total_variance[(n, 0)].sqrt()).abs() < 1e-9);
+        // By counting: y is inside where fewer than 0.9 · 61 values μ ± s sd lie beyond it on either side.
+        let at: Vec<(f64, f64, f64)> = posteriors
+            .iter()
+            .flat_map(|(own, scores)| {
+                let one = own.predict(&inputs, &method).expect("a prediction");
+                let (mean, deviation) = (one.mean[(n, 0)], one.total_variance[(n, 0)].sqrt());
+                scores.iter().map(move |score| (mean, deviation, *score)).collect::<Vec<_>>()
+            })
+            .collect();
+        let mut above: Vec<f64> = at.iter().map(|(mean, deviation, score)| mean + score * deviation).collect();
+        let mut below: Vec<f64> = at.iter().map(|(mean, deviation, score)| mean - score * deviation).collect();
+        above.sort_by(f64::total_cmp);
+        below.sort_by(|a, b| b.total_cmp(a));
+        assert!((upper[(n, 0)] - above[54]).abs() < 1e-9 && (lower[(n, 0)] - below[54]).abs() < 1e-9, "point {n}");
+    }
+    // Another prior or noise than that of the training has no scores.
+    let mut other = laplace.clone();
+    other.set_hyperparameters(&2.0.into(), &[0.2]).expect("another prior");
+    assert!(fold_scores(&other, &method).is_none() && fold_scores(&laplace, &Method::Map).is_none());
 }

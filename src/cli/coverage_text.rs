@@ -12,6 +12,8 @@ pub fn lines(method: &str, coverage: &[Coverage], family: &Family) -> String {
         let source = match one.source {
             CoverageSource::AsFitted => "as fitted",
             CoverageSource::Split => "calibrated",
+            CoverageSource::Folds => "scaled by folds",
+            CoverageSource::CvPlus => "CV+",
         };
         let size = if family.has_classes() {
             format!("{} classes on average", short(one.all.mean_size))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use riemannian_laplace::internals::data::{Batch, CsvStream, JoinedRow, Pieces};
+use riemannian_laplace::internals::evaluate::{fold_scores, promised_by_folds};
 use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::team::{Team, TeamError};
 use riemannian_laplace::{Batches, Error, Laplace, Method};
@@ -176,7 +177,8 @@ impl Job<'_> {
     fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
         let lines = self.lines(batch.rows())?;
         let (first_row, range) = (batch.first_row, batch.rows());
-        let prediction = self.laplace.predict(&batch.inputs.into_owned(), self.method)?;
+        let inputs = batch.inputs.into_owned();
+        let prediction = self.laplace.predict(&inputs, self.method)?;
         let (latent, covariances, promised);
         let columns = if self.args.method.wants_latent() {
             latent = prediction
@@ -185,14 +187,18 @@ impl Job<'_> {
             covariances = predict_columns::flat_covariances(&latent);
             predict_columns::of_latent(&latent, &covariances)
         } else {
-            promised = match self.promise {
+            promised = match &self.promise {
                 Promise::AsFitted { .. } if prediction.class_probabilities().is_some() => None,
-                Promise::AsFitted { level } => Some(prediction.as_fitted(level)?),
+                Promise::AsFitted { level } => Some(prediction.as_fitted(*level)?),
                 Promise::Split { level, score } => {
                     let at = self.conditions.read_part(self.rows, range)?;
-                    let promised = self.laplace.promised(&prediction, self.method, level, score, &at);
+                    let promised = self.laplace.promised(&prediction, self.method, *level, *score, &at);
                     Some(promised.map_err(|error| error.in_part_from(first_row))?)
                 }
+                Promise::Folds { level, score } => fold_scores(self.laplace, self.method)
+                    .map(|folded| promised_by_folds(&prediction, folded, *level, *score))
+                    .transpose()?,
+                Promise::CvPlus { level, folds } => Some(folds.promised(&inputs, *level)?),
             };
             predict_columns::of(&prediction, promised.as_ref(), self.laplace, &self.args.keep)
         };

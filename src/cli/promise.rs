@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::conformal::{CalibrationError, Score};
+use riemannian_laplace::internals::evaluate::{FoldPosteriors, fold_scores};
 use riemannian_laplace::{Error, Laplace, Method};
 
 use super::console::Console;
@@ -15,6 +16,12 @@ enum IntervalMethod {
     AsFitted,
     /// The scores of the rows that `rla calibrate` was given; guaranteed
     Split,
+    /// The scores of the rows that each fold of `rla train --cross-validate` left out scale the spread; calibrated in
+    /// measurement, without a guarantee
+    Folds,
+    /// Those scores around the predictions of the folds' own networks; guaranteed 1 − 2α, and usually wide
+    #[value(name = "cv+")]
+    CvPlus,
 }
 
 /// The sets of classes.
@@ -39,7 +46,8 @@ impl Sets {
 /// The options.
 #[derive(Debug, Args)]
 pub struct PromiseArgs {
-    /// Where intervals and sets come from [default: split, where the posterior is calibrated for the method]
+    /// Where intervals and sets come from [default: split, where the posterior is calibrated for the method; folds, where the
+    /// network was trained with --cross-validate and keeps its prior and noise; else as-fitted]
     #[arg(long, value_enum, value_name = "WHAT")]
     interval_method: Option<IntervalMethod>,
     /// The sets of classes of a calibrated posterior [default: lac]
@@ -48,12 +56,16 @@ pub struct PromiseArgs {
 }
 
 /// What is written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Promise {
     /// The predictive distribution's own.
     AsFitted { level: f64 },
     /// Calibrated.
     Split { level: f64, score: Option<Score> },
+    /// Scaled by the scores of the folds.
+    Folds { level: f64, score: Option<Score> },
+    /// From the networks of the folds.
+    CvPlus { level: f64, folds: Box<FoldPosteriors> },
 }
 
 impl PromiseArgs {
@@ -76,9 +88,31 @@ impl PromiseArgs {
         if is_latent || self.interval_method == Some(IntervalMethod::AsFitted) {
             return Ok(Promise::AsFitted { level });
         }
+        if self.interval_method == Some(IntervalMethod::CvPlus) {
+            let folds =
+                Box::new(FoldPosteriors::of(laplace, score).map_err(|error| no_folds("cv+", laplace, method, error))?);
+            console.note(format!(
+                "CV+: a new observation is inside with probability at least {}, whatever the model; usually above {}",
+                short(1.0 - 2.0 * (1.0 - level)),
+                short(level)
+            ));
+            return Ok(Promise::CvPlus { level, folds });
+        }
         let signature = method.signature(laplace.family());
         let kinds = Score::of_family(laplace.family());
         let wanted = score.as_ref().map_or(kinds, std::slice::from_ref);
+        let may_fold = known.is_none() && matches!(self.interval_method, None | Some(IntervalMethod::Folds));
+        if may_fold && fold_scores(laplace, method).is_some() {
+            console.note(
+                "the spread is scaled by the scores of the rows that each fold left out: calibrated in measurement, without a \
+                 guarantee (`rla calibrate` gives one; --interval-method as-fitted leaves the spread as it is)",
+            );
+            return Ok(Promise::Folds { level, score });
+        }
+        if self.interval_method == Some(IntervalMethod::Folds) {
+            let error = Error::Calibration(CalibrationError::OtherMethod { method: signature, calibrated: None });
+            return Err(no_folds("folds", laplace, method, error));
+        }
         let found = known.filter(|known| known.of(&signature, wanted).is_some());
         let Some(calibration) = found else {
             let calibrated = known.map(|known| known.methods_in_words());
@@ -105,4 +139,15 @@ impl PromiseArgs {
         ));
         Ok(Promise::Split { level, score })
     }
+}
+
+/// Why there are no scores of folds.
+fn no_folds(option: &str, laplace: &Laplace, method: &Method, error: Error) -> Failure {
+    if fold_scores(laplace, method).is_some() {
+        return error.into();
+    }
+    Failure::Usage(format!(
+        "--interval-method {option} needs the left-out rows of `rla train --cross-validate` (without --committee), a posterior of \
+         all weights under the prior and the noise of that training, and --method glm with its default link"
+    ))
 }

@@ -14,6 +14,7 @@
 
 mod calibration;
 mod classes;
+mod folded;
 mod quantile;
 mod rows;
 
@@ -21,6 +22,7 @@ pub use crate::error::CalibrationError;
 pub(crate) use calibration::check_weights;
 pub use calibration::{Calibrated, Calibration, Conditions, Groups, Thresholds};
 pub use classes::{adaptive_scores, tie_breaker};
+pub use folded::{FoldNetwork, Folded};
 pub use quantile::{Ranked, needed_rows};
 pub(crate) use rows::fingerprints;
 pub use rows::{common_rows, row_fingerprint};

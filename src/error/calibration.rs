@@ -6,10 +6,9 @@
 pub enum CalibrationError {
     /// Too few rows for the level: the quantile of the scores would be infinite.
     #[error(
-        "{}the calibration data have {found} {}, and {} % {} at least {needed} (n ≥ 1/(1 − level) − 1); calibrate with more rows, or ask for a lower level",
+        "{}the calibration data have {found} {}, and {} % needs at least {needed} (n ≥ 1/(1 − level) − 1); calibrate with more rows, or ask for a lower level",
         .group.as_ref().map_or(String::new(), |group| format!("in the group `{group}` ")),
-        if *.found == 1 { "row" } else { "rows" }, (100.0 * .level * 1e6).round() / 1e6,
-        if *.needed == 1 { "needs" } else { "need" }
+        if *.found == 1 { "row" } else { "rows" }, (100.0 * .level * 1e6).round() / 1e6
     )]
     TooFew {
         /// The group, where coverage is to hold in each.

@@ -3,12 +3,13 @@
 
 use serde::Serialize;
 
+use super::folded::{FoldPosteriors, fold_scores, promised_by_folds};
 use super::streamed::over_pieces;
 use crate::conformal::{Calibration, Conditions, Score};
 use crate::data::Batches;
 use crate::error::{Result, TeamError};
 use crate::laplace::Laplace;
-use crate::predict::{Method, Promised};
+use crate::predict::Method;
 use crate::progress::Progress;
 
 /// What is looked at.
@@ -30,6 +31,10 @@ pub enum Source {
     AsFitted,
     /// Split conformal scores of calibration rows.
     Split,
+    /// The spread, scaled by the scores of the rows that folds left out.
+    Folds,
+    /// CV+ of the folds.
+    CvPlus,
 }
 
 /// The share of observations inside, over some rows.
@@ -99,10 +104,19 @@ pub fn coverage_over(
     let kinds = Score::of_family(laplace.family());
     let wanted = options.score.as_ref().map_or(kinds, std::slice::from_ref);
     let is_known = |all: &Calibration, method: &Method| all.of(&method.signature(laplace.family()), wanted).is_some();
-    let calibrated: Vec<bool> =
-        methods.iter().map(|method| laplace.calibration().is_some_and(|all| is_known(all, method))).collect();
-    let mut lists: Vec<Vec<Vec<Row>>> =
-        calibrated.iter().map(|known| vec![Vec::new(); 1 + usize::from(*known)]).collect();
+    // CV+ needs the training data, and is left out where they are not there.
+    let cv_plus = FoldPosteriors::of(laplace, options.score).ok();
+    let sources = |method: &Method| {
+        let mut sources = vec![Source::AsFitted];
+        sources.extend(laplace.calibration().filter(|all| is_known(all, method)).map(|_| Source::Split));
+        if fold_scores(laplace, method).is_some() {
+            sources.push(Source::Folds);
+            sources.extend(cv_plus.as_ref().map(|_| Source::CvPlus));
+        }
+        sources
+    };
+    let sources: Vec<Vec<Source>> = methods.iter().map(sources).collect();
+    let mut lists: Vec<Vec<Vec<Row>>> = sources.iter().map(|sources| vec![Vec::new(); sources.len()]).collect();
     let is_first = over_pieces(
         data,
         progress,
@@ -110,15 +124,24 @@ pub fn coverage_over(
             let at = options.at.part(batch.rows());
             let (inputs, targets) = (batch.inputs.into_owned(), batch.targets.into_owned());
             let mut parts = Vec::new();
-            for (method, known) in methods.iter().zip(&calibrated) {
+            for (method, sources) in methods.iter().zip(&sources) {
                 let prediction = laplace.predict(&inputs, method)?;
-                let mut add = |promised: Promised| {
-                    parts.push(promised.contains(&targets).iter().map(|inside| f64::from(u8::from(*inside))).collect());
+                for source in sources {
+                    let promised = match source {
+                        Source::AsFitted => prediction.as_fitted(level)?,
+                        Source::Split => laplace.promised(&prediction, method, level, options.score, &at)?,
+                        Source::Folds => match fold_scores(laplace, method) {
+                            Some(folded) => promised_by_folds(&prediction, folded, level, options.score)?,
+                            None => prediction.as_fitted(level)?,
+                        },
+                        Source::CvPlus => match &cv_plus {
+                            Some(folds) => folds.promised(&inputs, level)?,
+                            None => prediction.as_fitted(level)?,
+                        },
+                    };
+                    let inside = promised.contains(&targets);
+                    parts.push(inside.iter().map(|inside| f64::from(u8::from(*inside))).collect());
                     parts.push(promised.sizes().iter().copied().collect());
-                };
-                add(prediction.as_fitted(level)?);
-                if *known {
-                    add(laplace.promised(&prediction, method, level, options.score, &at)?);
                 }
                 parts.push(prediction.spread().iter().copied().collect());
             }
@@ -142,11 +165,10 @@ pub fn coverage_over(
             Ok(())
         },
     )?;
-    let sources = [Source::AsFitted, Source::Split];
-    let summarize = |lists: &Vec<Vec<Row>>| -> Vec<Coverage> {
-        lists.iter().zip(sources).map(|(rows, source)| summary(rows, source, level, &options.at)).collect()
+    let summarize = |(lists, sources): (&Vec<Vec<Row>>, &Vec<Source>)| -> Vec<Coverage> {
+        lists.iter().zip(sources).map(|(rows, source)| summary(rows, *source, level, &options.at)).collect()
     };
-    Ok(is_first.then(|| lists.iter().map(summarize).collect()))
+    Ok(is_first.then(|| lists.iter().zip(&sources).map(summarize).collect()))
 }
 
 fn summary(rows: &[Row], source: Source, level: f64, at: &Conditions) -> Coverage {

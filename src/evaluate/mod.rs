@@ -5,6 +5,7 @@ mod committee;
 mod coverage;
 mod curves;
 mod deviance;
+mod folded;
 mod importance;
 mod intervals;
 mod leave_one_out;
@@ -26,6 +27,7 @@ pub use committee::{Committee, Member, stacking_weights, train_committee};
 pub use coverage::{Coverage, CoverageOptions, Share, Source as CoverageSource, coverage_over};
 pub use curves::{COVERAGE_LEVELS, Curves};
 pub use deviance::Deviances;
+pub use folded::{FoldPosteriors, fold_scores, promised_by_folds};
 pub use importance::{Importance, LogEvidence, Withheld};
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{

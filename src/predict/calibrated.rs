@@ -217,7 +217,9 @@ impl Prediction {
         check_size("number of thresholds", self.mean.nrows() * n_targets, thresholds.len())?;
         match score {
             Score::Normalized => {
+                // A row whose score is the threshold is inside, whatever the rounding.
                 let half = thresholds * &self.standard_deviation();
+                let half = &half + &((&half + &self.mean.mapv(f64::abs)) * (4.0 * f64::EPSILON));
                 Ok(Promised::Interval(&self.mean - &half, &self.mean + &half))
             }
             Score::Rank => self.within_ranks(thresholds),

@@ -208,3 +208,32 @@ fn a_committee_is_calibrated_as_a_whole() {
     let expected = (0.9 * (n as f64 + 1.0)).ceil() / n as f64;
     assert!((number(&hold[1]["coverage"]) - expected).abs() < 1e-12, "{hold}");
 }
+
+#[test]
+fn rows_that_folds_left_out_scale_the_spread_by_default() {
+    let folder = regression();
+    let train =
+        "train --data held_out.csv --target y --ignore place --likelihood gaussian --hidden 3 --out c.safetensors";
+    folder.ok(&format!("{train} --cross-validate --folds 4"));
+    folder.ok("fit --model c.safetensors --data held_out.csv --ignore place --out f.safetensors");
+    let predict = "predict --posterior f.safetensors --inputs test.csv --target y --ignore place --out o.csv";
+    let width = |options: &str, says: &str| {
+        let outcome = folder.ok(&format!("{predict} {options}"));
+        assert!(outcome.stderr.contains(says), "{options}: {}", outcome.stderr);
+        let (lower, upper) = (column(&folder, "o.csv", "lower"), column(&folder, "o.csv", "upper"));
+        upper.iter().zip(&lower).map(|(upper, lower)| upper - lower).sum::<f64>() / lower.len() as f64
+    };
+    let (folds, fitted) = (width("", "each fold left out"), width("--interval-method as-fitted", ""));
+    assert_eq!(folds, width("--interval-method folds", "without a guarantee"));
+    let cv_plus = width("--interval-method cv+", "at least 0.8, whatever the model");
+    assert!(folds != fitted && cv_plus > 0.5 * fitted && cv_plus < 2.0 * fitted, "{fitted} {folds} {cv_plus}");
+    let evaluate = "evaluate --posterior f.safetensors --data test.csv --ignore place --intervals --json";
+    let hold = folder.ok(evaluate).json()["hold"].clone();
+    let sources: Vec<_> = hold.as_array().expect("sources").iter().filter_map(|one| one["source"].as_str()).collect();
+    assert_eq!(sources, ["as_fitted", "folds", "cv_plus"]);
+    assert!((number(&hold[1]["mean_size"]) - folds).abs() < 1e-9 * folds);
+    folder.refuses(
+        &predict.replace("f.safetensors", "p.safetensors --interval-method cv+"),
+        &["needs the left-out rows of `rla train --cross-validate`"],
+    );
+}
