@@ -109,6 +109,12 @@ pub mod reference;
 pub mod report;
 #[allow(
     clippy::indexing_slicing,
+    reason = "places are positions in the pool's own lists; matrices are made for its rows and outputs"
+)]
+#[path = "suggest/mod.rs"]
+pub mod suggest;
+#[allow(
+    clippy::indexing_slicing,
     reason = "one observation for each point, compared in `Target::new`; the other indices run over D"
 )]
 #[path = "target.rs"]

@@ -54,7 +54,7 @@ pub mod internals;
 
 use internals::{
     conformal, data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory,
-    metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
+    metric, network, ode, optimize, predict, prior, progress, random, report, suggest, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
@@ -75,6 +75,7 @@ pub use predict::{Draws, Geodesics, Link, Method, Prediction};
 pub use prior::PriorMean;
 pub use progress::Progress;
 pub use report::{Report, ReportOptions};
+pub use suggest::{Acquisition, Goal, SuggestOptions, Suggestion, Suggestions};
 
 /// Everything for everyday use: `use riemannian_laplace::prelude::*;`.
 pub mod prelude {

@@ -37,6 +37,8 @@ mod report;
 mod scores;
 #[path = "cli/smoothing.rs"]
 mod smoothing;
+#[path = "cli/suggest.rs"]
+mod suggest;
 #[path = "cli/weights.rs"]
 mod weights;
 

@@ -235,6 +235,11 @@ pub struct OptionalDataArgs {
 }
 
 impl OptionalDataArgs {
+    /// What is left out of files.
+    pub fn leave_out(&self) -> &LeaveOutArgs {
+        &self.leave_out
+    }
+
     /// The file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.data.as_deref()

@@ -20,6 +20,7 @@ mod fit_report;
 mod fit_score;
 mod follow;
 mod geodesic;
+mod influence;
 mod log;
 mod loo;
 mod loo_report;
@@ -47,6 +48,7 @@ mod signals;
 mod smoothing;
 mod source;
 mod stoppable;
+mod suggest;
 mod team;
 mod tempering;
 mod threads;
@@ -102,6 +104,8 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     Loo(loo::LooArgs),
     Report(report::ReportArgs),
+    Suggest(suggest::SuggestArgs),
+    Influence(influence::InfluenceArgs),
     Sample(sample::SampleArgs),
     Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
@@ -169,6 +173,8 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::run(args, &console),
         Command::Loo(args) => loo::run(args, &console),
         Command::Report(args) => report::run(args, &console),
+        Command::Suggest(args) => suggest::run(args, &console),
+        Command::Influence(args) => influence::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
         Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),

@@ -7,6 +7,7 @@ mod curves;
 mod deviance;
 mod folded;
 mod importance;
+mod influence;
 mod intervals;
 mod leave_one_out;
 mod outside;
@@ -29,6 +30,7 @@ pub use curves::{COVERAGE_LEVELS, Curves};
 pub use deviance::Deviances;
 pub use folded::{FoldPosteriors, fold_scores, promised_by_folds};
 pub use importance::{Importance, LogEvidence, Withheld};
+pub use influence::Influence;
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, Promise, SmoothedWeights,
