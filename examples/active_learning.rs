@@ -72,7 +72,8 @@ fn main() -> Result<()> {
     println!("labels   random  suggested  gain (paired, {seeds} seeds)");
     for (round, gains) in differences.iter().enumerate() {
         let mean = gains.iter().sum::<f64>() / gains.len() as f64;
-        let variance = gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (gains.len() as f64 - 1.0).max(1.0);
+        let variance =
+            gains.iter().map(|gain| (gain - mean).powi(2)).sum::<f64>() / (gains.len() as f64 - 1.0).max(1.0);
         let error = (variance / gains.len() as f64).sqrt();
         let labels = FIRST + BATCH * round;
         println!("{labels:>6}  {:>7.2}  {:>9.2}  {mean:>6.2} ± {error:.2}", sums[round][0], sums[round][1]);

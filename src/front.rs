@@ -8,6 +8,7 @@ use crate::evaluate::{
     self, Influence, LeaveOneOut, TemperOptimum, TemperOptions, ValidationOptimum, ValidationOptions,
 };
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
+use crate::export::{ExportOptions, Exported, Plan};
 use crate::geodesic::{
     self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
     Watch,
@@ -80,6 +81,11 @@ impl Laplace {
     /// What leaving each training row out would change. See [`Influence`](crate::internals::evaluate::Influence).
     pub fn influence(&self) -> Result<Influence> {
         Influence::of(self)
+    }
+
+    /// The posterior as one ONNX graph that gives predictions with error bars. See [`export`](crate::internals::export).
+    pub fn export(&self, method: &Method, options: ExportOptions) -> Result<Exported> {
+        Plan::new(self, method, options)?.write()
     }
 
     /// Leave-one-out of a way to predict, on the training data and without refitting. See

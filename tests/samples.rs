@@ -322,7 +322,7 @@ fn samples_are_read_as_they_were_written() {
 fn files_that_hold_no_samples_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = path(&folder, "samples.safetensors");
-    let target = riemannian_laplace::internals::problems::Squiggle::MAIN.target().unwrap();
+    let target = riemannian_laplace::internals::paper::problems::Squiggle::MAIN.target().unwrap();
     let fisher = metric::fisher(&target);
     let precision = fisher.at(&[0.0, 0.0]).unwrap();
     let good = sample(&fisher, &[0.0, 0.0], &precision, &SamplerOptions::first(3), &()).unwrap();

@@ -16,6 +16,11 @@ pub fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 
+/// Seconds that counted multiply-adds take on all cores.
+pub fn expected_seconds(work: f64) -> f64 {
+    work * SECONDS_PER_MULTIPLY_ADD / cores()
+}
+
 /// Multiply-adds of the linearised posterior's variance at so many rows; none where it is an iteration.
 pub fn variance_work(laplace: &Laplace, rows: usize) -> Option<f64> {
     let values = (rows * laplace.model().n_outputs()) as f64;
@@ -40,14 +45,14 @@ pub fn leave_one_out_work(laplace: &Laplace) -> Option<f64> {
 pub fn announce_leave_one_out(console: &Console, laplace: &Laplace) {
     if let Some(work) = leave_one_out_work(laplace) {
         let faster = "a posterior with --structure kron or --weights last-layer is faster";
-        announce(console, work * SECONDS_PER_MULTIPLY_ADD / cores(), "leave-one-out", faster);
+        announce(console, expected_seconds(work), "leave-one-out", faster);
     }
 }
 
 /// Says how long the variances at so many rows take, where that is long.
 pub fn announce_variances(console: &Console, laplace: &Laplace, rows: usize, what: &str, faster: &str) {
     if let Some(work) = variance_work(laplace, rows) {
-        announce(console, work * SECONDS_PER_MULTIPLY_ADD / cores(), what, faster);
+        announce(console, expected_seconds(work), what, faster);
     }
 }
 

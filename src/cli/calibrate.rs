@@ -100,7 +100,7 @@ pub fn run(args: &CalibrateArgs, console: &Console) -> Result<(), Failure> {
     let out = match members.count() {
         1 => Some(OutputFile::at(&args.out, &[&args.posterior.posterior, &args.data.data])?),
         _ => {
-            members.check_folder(&args.out)?;
+            members.check_folder(&args.posterior.posterior, &args.out)?;
             None
         }
     };

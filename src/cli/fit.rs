@@ -25,7 +25,7 @@ use super::columns::EncodeArgs;
 use super::console::Console;
 use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
-use super::fit_report::{Checks, Tuning, report};
+use super::fit_report::{Checks, Tuning, report, warn_of_condition};
 use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
 use super::model::{ModelArgs, is_onnx};
@@ -198,7 +198,9 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(scores) = &scores {
         fit_score::warn(scores, console);
     }
-    let checks = Checks { fit, scores, tempering };
+    let condition = laplace.condition();
+    warn_of_condition(&laplace, condition, console);
+    let checks = Checks { fit, scores, tempering, condition };
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
         return print_json(&report(&laplace, origin, &checks, &tuning, seconds));
@@ -268,7 +270,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&model.path))?;
-    let n_classes = Some(architecture.n_outputs()).filter(|_| likelihood == LikelihoodName::Categorical);
+    let n_classes =
+        Some(family.likelihood().n_classes(architecture.n_outputs())).filter(|_| likelihood.takes_classes());
     let new = NewColumns { encode: &args.encode, input_order: &args.input_order, likelihood, n_classes };
     let data = args.scaling.read(&args.data, &model.path, new, reading(args, console), console)?;
     data.check_against(network, &family)?;
@@ -280,8 +283,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     // What training found is the default, unless it is to be found anew.
     let trained = recipe.as_ref().filter(|_| !is_tuned(args));
     let family = match (family.sigma(), trained.and_then(|recipe| recipe.sigma.as_ref())) {
-        (Some(sigma), _) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
-        (Some(_), Some(sigma)) => Family::gaussian_per_output(sigma)?,
+        (Some(sigma), _) if !args.sigma.is_empty() => family.with_sigma(&schema.scale_deviations(sigma))?,
+        (Some(_), Some(sigma)) => family.with_sigma(sigma)?,
         _ => family,
     };
     let sigma_is_known = trained.is_some_and(|recipe| recipe.sigma.is_some());
@@ -341,6 +344,7 @@ fn fit_shard(args: &FitArgs, shard: Shard, console: &Console) -> Result<(), Fail
     if args.optimize {
         shard::note_tuning(&mut sums, tuned(args))?;
     }
+    shard::note_data(&mut sums, &args.data.data)?;
     sums.save(out.path())?;
     let (rows, path) = (sums.rows(), out.path().display());
     console.note(format!(
@@ -393,13 +397,14 @@ fn likelihood(args: &FitArgs, model: &Path) -> Result<LikelihoodName, Failure> {
 }
 
 fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure> {
-    if likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
-        let name = likelihood.family(&[])?.likelihood().name();
+    let family = likelihood.family();
+    if family.sigma().is_none() && !args.sigma.is_empty() {
+        let name = likelihood.name();
         return Err(Failure::Usage(format!(
             "--sigma belongs to --likelihood gaussian; a {name} likelihood has no sigma"
         )));
     }
-    likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
+    Ok(family.with_sigma(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })?)
 }
 
 /// Whether what was not given is tuned.
@@ -476,6 +481,13 @@ fn summary(
             Some(error) => format!("± {} nats, the log evidence; greater is better", short(error)),
         },
     );
+    if let Some(condition) = checks.condition {
+        let digits = format!(
+            "of the posterior precision; {:.0} digits of the evidence hold",
+            laplace.evidence_digits(condition)
+        );
+        summary.row("condition", format!("{condition:.1e}"), digits);
+    }
     origin.summarize(args.from.from.as_deref(), &mut summary);
     if !laplace.prior().is_earlier_posterior() {
         let precision = prior::precision_in_words(laplace.prior());

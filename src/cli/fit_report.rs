@@ -2,13 +2,15 @@
 
 use riemannian_laplace::internals::evaluate::{ClosedForms, TemperOptimum, TrainingFit};
 use riemannian_laplace::internals::evidence::AtBound;
+use riemannian_laplace::internals::laplace::LARGE_CONDITION;
 use riemannian_laplace::{EvidenceOptimum, Laplace, ValidationOptimum};
 use serde::Serialize;
 
 use super::classes::{self, ClassNames};
+use super::console::Console;
 use super::fit_score::ScoreReport;
 use super::follow::Origin;
-use super::output::OneOrMany;
+use super::output::{OneOrMany, short};
 use super::tempering::TemperingReport;
 use super::training_fit::TrainingFitReport;
 use super::validation::ValidationReport;
@@ -18,6 +20,20 @@ pub struct Checks {
     pub fit: Option<TrainingFit>,
     pub scores: Option<ClosedForms>,
     pub tempering: Option<TemperOptimum>,
+    /// Of the posterior precision.
+    pub condition: Option<f64>,
+}
+
+/// Says when the condition of the posterior precision takes digits of the evidence.
+pub fn warn_of_condition(laplace: &Laplace, condition: Option<f64>, console: &Console) {
+    let Some(condition) = condition.filter(|condition| *condition > LARGE_CONDITION) else { return };
+    console.warn(format!(
+        "the condition number of the posterior precision is {condition:.1e}: about {:.0} digits of the log marginal likelihood \
+         hold, and differences below {} nats mean nothing; standardised inputs, a greater prior precision or a larger sigma \
+         lower it",
+        laplace.evidence_digits(condition),
+        short(0.5 * f64::EPSILON * condition),
+    ));
 }
 
 /// The outcome of --optimize.
@@ -53,6 +69,10 @@ pub struct Report {
     temperature: f64,
     sigma: Option<OneOrMany>,
     log_det_ratio: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence_digits: Option<f64>,
     effective_parameters: f64,
     solver: &'static str,
     structure: String,
@@ -101,6 +121,8 @@ pub fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tunin
         temperature: laplace.temperature(),
         sigma: laplace.sigma().map(|sigma| OneOrMany::from(sigma.as_slice())),
         log_det_ratio: laplace.log_det_ratio(),
+        condition: checks.condition,
+        evidence_digits: checks.condition.map(|condition| laplace.evidence_digits(condition)),
         effective_parameters: laplace.effective_parameters(),
         solver: laplace.structure().solver(),
         structure: laplace.structure().in_words(),

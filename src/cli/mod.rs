@@ -14,6 +14,7 @@ mod data;
 mod draws;
 mod evaluate;
 mod exp;
+mod export;
 mod failure;
 mod fit;
 mod fit_report;
@@ -107,6 +108,7 @@ enum Command {
     Suggest(suggest::SuggestArgs),
     Influence(influence::InfluenceArgs),
     Sample(sample::SampleArgs),
+    Export(export::ExportArgs),
     Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
     Log(log::LogArgs),
@@ -176,6 +178,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Suggest(args) => suggest::run(args, &console),
         Command::Influence(args) => influence::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
+        Command::Export(args) => export::run(args, &console),
         Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),
         Command::Log(args) => log::run(args, &console),

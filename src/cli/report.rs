@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use riemannian_laplace::internals::files::write_whole;
 use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::report::{Made, Mood, Names, Report, ReportOptions};
-use riemannian_laplace::internals::tensors::write_whole;
 use riemannian_laplace::{Draws, Laplace, Link, Method};
 
 use super::announce::{announce_leave_one_out, announce_variances};

@@ -19,7 +19,7 @@ use super::draws::SAMPLES;
 use super::failure::Failure;
 use super::geodesic::{self, IntegratorArgs, MetricArgs, MetricReport};
 use super::output::{OutputFile, Summary, counted, print, print_json, short};
-use super::partial::PartialArgs;
+use super::partial::{PartialArgs, partial_path};
 use super::posterior::PosteriorArgs;
 use super::sampling::{LimitArgs, Sampling};
 use super::smoothing::{SampleSmoothingArgs, SmoothingReport};
@@ -158,7 +158,8 @@ impl SampleArgs {
 /// Runs the command.
 pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     let out = OutputFile::at(&args.out, &[&args.posterior.posterior])?;
-    let resampled = args.weights.check(&[&args.posterior.posterior, &args.out])?;
+    let others = [&args.posterior.posterior, &args.out, &partial_path(&args.out, console.team())];
+    let resampled = args.weights.check(&others.map(PathBuf::as_path))?;
     let geodesic = GeodesicOptions { limits: args.limits.of_geodesic(), ..args.integrator.certified_by_default()? };
     let team = console.team();
     // Of a team each rank draws its part of the range, and keeps its own checkpoint.
@@ -203,9 +204,10 @@ pub fn run(args: &SampleArgs, console: &Console) -> Result<(), Failure> {
     };
     let seconds = start.elapsed().as_secs_f64();
     let weights = args.weights.report(&laplace, &samples, console)?;
+    // If this fails, nothing has replaced anything, and --resume goes on to it.
+    args.weights.resample(resampled.as_ref(), &samples, console)?;
     write_samples(out.path(), &samples)?;
     team.wait()?;
-    args.weights.resample(resampled.as_ref(), &samples, console)?;
     partial.done(console)?;
     drop(asked);
     geodesic::report_failures(&samples, console);

@@ -71,7 +71,7 @@ impl OpenTable {
         let lines = Lines { file: file.reader()?, unfinished: unfinished.clone() };
         let mut buffered = BufReader::with_capacity(LOOK_AHEAD, lines);
         let start = buffered.fill_buf().map_err(|error| unreadable(path, error))?;
-        look(path, start, file.length()?)?;
+        look(path, start, file.length())?;
         let separator = separator(start);
         let style = NumberStyle::of(start, separator);
         let mut reader =

@@ -83,6 +83,7 @@ impl CsvStream {
         require(path, &available, targets)?;
         let wanted = if labels == Labels::Classes { targets } else { &[] };
         let parts = scan(&mut table, &codes(&names, wanted, &options, known), &team)?;
+        file.check()?;
         let Joined { marks, n_rows, n_dropped, profiles } = join(&parts, names.len())?;
         if n_rows == 0 {
             let every = if n_dropped > 0 { ": every row has an empty cell" } else { "" };
@@ -257,6 +258,9 @@ impl Rows<'_> {
         let mut cells = Cells::begin(self.stream.file.path())?;
         while cells.len() < count && self.table.next_row(&mut cells)?.is_some() {}
         self.next += cells.len();
+        if self.next == self.end || cells.len() < count {
+            self.stream.file.check()?;
+        }
         if cells.len() < count {
             let what =
                 format!("{}: number of rows, which changed while it was read", self.stream.file.path().display());

@@ -161,7 +161,7 @@ fn is_of_training(laplace: &Laplace, recipe: &Recipe) -> bool {
 /// The prior and the noise that training found, where it found some.
 fn found(recipe: &Recipe, (prior, family): (PriorValues, Family)) -> Result<(PriorValues, Family)> {
     let family = match &recipe.sigma {
-        Some(sigma) => Family::gaussian_per_output(sigma)?,
+        Some(sigma) => family.with_sigma(sigma)?,
         None => family,
     };
     Ok((recipe.prior_precision.clone().map_or(prior, PriorValues::from), family))

@@ -10,7 +10,6 @@ use crate::data::{Dataset, check_targets};
 use crate::error::{AtBound, Error, Result};
 use crate::evidence::{Free, Hyperparameters};
 use crate::laplace::{Laplace, PriorValues};
-use crate::likelihood::Family;
 use crate::optimize::golden_section;
 use crate::predict::{Link, Method, linearized, predict};
 use crate::progress::Progress;
@@ -236,7 +235,7 @@ impl Search<'_> {
             };
             // Targets that are met exactly would have no noise at all.
             sigma = levels.into_iter().map(|square| square.sqrt().max(1e-10)).collect();
-            family = Family::gaussian_per_output(&sigma)?;
+            family = family.with_sigma(&sigma)?;
         }
         let pairs = outputs.rows().into_iter().zip(targets.rows());
         let log_density = |(f, y): (ArrayView1<'_, f64>, ArrayView1<'_, f64>)| {

@@ -24,6 +24,7 @@ use super::exponential::Geodesic;
 use super::keeper::{Finished, Keeper};
 use super::samples::Outcome;
 use crate::error::{Error, Result, TensorError};
+use crate::files;
 use crate::ode::Status;
 use crate::tensors::{self, FINGERPRINT, TensorFile, Values};
 
@@ -121,10 +122,7 @@ impl Checkpoint {
 
     /// Removes the file, once the samples are where they belong.
     pub fn remove(self) -> Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::write(&self.path)(error)),
-            _ => Ok(()),
-        }
+        files::remove(&self.path)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -217,6 +215,13 @@ impl Checkpoint {
         let mut distances = column("off_graph")?.into_iter();
         let (theta, velocity) = (file.take(path, "theta")?, file.take(path, "velocity")?);
         let size = theta.values.len() / count.max(1);
+        for (name, tensor) in [("theta", &theta), ("velocity", &velocity)] {
+            if tensor.shape != [count, size] {
+                let (path, expected) = (path.to_path_buf(), format!("expected [{count}, {size}]"));
+                let (tensor, found) = (name.to_string(), tensor.shape.clone());
+                return Err(Error::Tensor(TensorError::Shape { path, tensor, found, expected: expected.into() }));
+            }
+        }
         let mut rows = theta.values.chunks_exact(size.max(1)).zip(velocity.values.chunks_exact(size.max(1)));
         let mut finished = BTreeMap::new();
         let certificates = evaluations.iter().zip(&drift).zip(&path_drift).zip(&residual).zip(&status).zip(&certified);
@@ -242,9 +247,29 @@ impl Checkpoint {
                 },
                 certified: certified != 0.0,
             };
+            if let Some(requirement) = contradiction(&geodesic, outcome, sample) {
+                let (path, index) = (path.to_path_buf(), finished.len());
+                let (tensor, value) = ("certified".to_string(), certified);
+                return Err(Error::Tensor(TensorError::Value { path, tensor, index, value, requirement }));
+            }
             finished.insert(sample as usize, Arc::new((geodesic, outcome)));
         }
         Ok(finished)
+    }
+}
+
+/// What a sample in a file must be to count as what the file says, where it is not.
+fn contradiction(one: &Geodesic, outcome: Outcome, sample: f64) -> Option<&'static str> {
+    let mut coordinates = one.theta.iter().chain(&one.velocity);
+    let figures = [one.drift, one.path_drift, one.residual];
+    match outcome {
+        _ if !(sample >= 0.0 && sample.fract() == 0.0) => Some("of a sample whose number is whole, and at least 0"),
+        Outcome::Reached if coordinates.any(|value| !value.is_finite()) => {
+            Some("of finite weights where the end was reached")
+        }
+        Outcome::Reached if !one.certified || figures.iter().all(|figure| *figure >= 0.0) => None,
+        Outcome::StepLimit | Outcome::NotFinite | Outcome::NoLogarithm if !one.certified => None,
+        _ => Some("0 where the end was not reached, or drift or residual is not a number of at least 0"),
     }
 }
 

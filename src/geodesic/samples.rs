@@ -230,7 +230,7 @@ impl Samples {
     /// use riemannian_laplace::internals::geodesic::sample;
     /// use riemannian_laplace::{SamplerOptions, Samples};
     /// use riemannian_laplace::internals::metric;
-    /// # use riemannian_laplace::internals::problems::Squiggle;
+    /// # use riemannian_laplace::internals::paper::problems::Squiggle;
     /// # let target = Squiggle::MAIN.target()?;
     /// # let base = [0.0, 0.0];
     /// let fisher = metric::fisher(&target);

@@ -29,7 +29,7 @@ impl Samples {
     /// use riemannian_laplace::internals::metric;
     /// use riemannian_laplace::internals::team::Team;
     /// use riemannian_laplace::{SamplerOptions, Samples};
-    /// # use riemannian_laplace::internals::problems::Squiggle;
+    /// # use riemannian_laplace::internals::paper::problems::Squiggle;
     /// # let target = Squiggle::MAIN.target()?;
     /// # let base = [0.0, 0.0];
     /// let (team, fisher) = (Team::alone(), metric::fisher(&target));

@@ -98,7 +98,7 @@ impl Subsampling<'_> {
             self.precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
             let part = self.part(options.seed, index)?;
             let metric = self.metric(&part, self.solver, workers)?;
-            let geodesic = watch.sample(index, || {
+            let geodesic = watch.sample(index, self.base.len(), || {
                 follow(&mut exponential_map(&metric, options.geodesic, watch.progress)?, self.base, &velocity)
             })?;
             let residual = self.residual(&mut **evaluator, &mut *metric.evaluator(), &velocity);

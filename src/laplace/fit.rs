@@ -52,6 +52,8 @@ pub struct Laplace {
     pub(super) recipe: Option<Recipe>,
     /// The scores of calibration rows; gone when the posterior changes.
     pub(super) calibration: Option<Arc<Calibration>>,
+    /// The fingerprint of the file that it was read from.
+    pub(super) stored: Option<String>,
 }
 
 impl Laplace {
@@ -108,6 +110,7 @@ impl Laplace {
             features: None,
             recipe: None,
             calibration: None,
+            stored: None,
         })
     }
 
@@ -122,8 +125,8 @@ impl Laplace {
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
         let curvature = OnceLock::from(Arc::from(curvature));
         let recipe = self.recipe.clone();
-        let features = None;
-        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, calibration: None })
+        let (features, stored, calibration) = (None, None, None);
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored, calibration })
     }
 
     /// Assembles the contents of a file.
@@ -137,13 +140,18 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        let (features, recipe, calibration) = (None, None, None);
-        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, calibration }
+        let (features, recipe, stored, calibration) = (None, None, None, None);
+        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored, calibration }
     }
 
     /// How the network was trained, where that is known.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
+    }
+
+    /// The fingerprint of the file that this posterior was read from: what samples of it carry.
+    pub fn stored_fingerprint(&self) -> Option<&str> {
+        self.stored.as_deref()
     }
 
     /// Keeps how the network was trained, so that it can be trained again without some of the data.
@@ -168,10 +176,7 @@ impl Laplace {
             return Err(Error::Unsupported(Unsupported::ConstantPrior));
         }
         let model = &self.problem.model;
-        let family = match &self.problem.family {
-            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
-            other => other.clone(),
-        };
+        let family = self.problem.family.with_sigma(sigma)?;
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
         let problem = Problem { family, ..self.problem.clone() };
         problem.check_noise()?;

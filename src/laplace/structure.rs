@@ -7,6 +7,7 @@ use std::sync::Arc;
 use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
+use super::form::{self, CovarianceForm};
 use super::problem::{BatchRows, Problem};
 use super::without_matrix::Estimates;
 use crate::error::{Error, PosteriorError, Result, UnknownStructure, Unsupported};
@@ -105,6 +106,10 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     /// The most test points that [`point_covariances`](Self::point_covariances) should take at once, for a model with P
     /// outputs whose evaluator holds this many numbers per point.
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize;
+    /// G⁻¹ written down as numbers, for those who take it elsewhere: by default a D × D factor.
+    fn form(&self) -> Result<CovarianceForm> {
+        form::of_matrix(self)
+    }
     /// Its size, in words.
     fn size_in_words(&self) -> String;
     /// Computes now what is otherwise computed when it is first asked for. Where ranks compute together, all of them call

@@ -28,7 +28,7 @@ pub use subsampled::{Batch, Subsampled};
 use std::sync::Arc;
 
 use crate::laplace::{Precision, SolverReport};
-use crate::likelihood::{Gaussian, Likelihood, Scaled};
+use crate::likelihood::{Likelihood, Scaled, unit_noise};
 use crate::map::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::target::Target;
@@ -147,7 +147,7 @@ pub fn fisher(target: &Target) -> Pullback {
 /// The Monge metric of a target, RLA-B: G = I + ∇ℓ ∇ℓᵀ.
 pub fn monge(target: &Target) -> Pullback {
     let identity = PriorPrecision::identity(&target.map().groups());
-    Pullback::fitting(Arc::new(LogPosterior::new(target)), Arc::new(Gaussian::unit()), identity)
+    Pullback::fitting(Arc::new(LogPosterior::new(target)), unit_noise(), identity)
 }
 
 /// The empirical Fisher metric of a target: G = T⁻¹ Σₙ sₙsₙᵀ + A with sₙ = ∇ log p(yₙ | fₙ(θ)).
@@ -158,7 +158,7 @@ pub fn empirical_fisher(target: &Target) -> Pullback {
 /// A + (scale/T) Σₙ sₙsₙᵀ: the map's outputs are T⁻¹ log p, so that their squares count T times.
 fn scores_of(target: &Target, scale: f64) -> Pullback {
     let (prior, scale) = (target.prior().precision().clone(), scale * target.temperature());
-    let unit: Arc<dyn Likelihood> = Arc::new(Gaussian::unit());
+    let unit: Arc<dyn Likelihood> = unit_noise();
     let likelihood = if scale == 1.0 { unit } else { Arc::new(Scaled::new(unit, scale)) };
     Pullback::fitting(Arc::new(LogLikelihoods::new(target)), likelihood, prior)
 }
@@ -166,13 +166,13 @@ fn scores_of(target: &Target, scale: f64) -> Pullback {
 /// The Monge metric of the Gaussian N(centre, P⁻¹), from which RLA-BLog takes its logarithms.
 pub fn gaussian_monge(precision: Arc<dyn Precision>, centre: &[f64]) -> Pullback {
     let identity = PriorPrecision::identity(&[centre.len()]);
-    Pullback::fitting(Arc::new(Quadratic::new(precision, centre)), Arc::new(Gaussian::unit()), identity)
+    Pullback::fitting(Arc::new(Quadratic::new(precision, centre)), unit_noise(), identity)
 }
 
 /// The Euclidean metric, ELA: geodesics are straight lines.
 pub fn euclidean(n_params: usize) -> Pullback {
     let identity = PriorPrecision::identity(&[n_params]);
-    Pullback::fitting(Arc::new(NoOutputs { n_params }), Arc::new(Gaussian::unit()), identity)
+    Pullback::fitting(Arc::new(NoOutputs { n_params }), unit_noise(), identity)
 }
 
 /// The map without outputs, whose pullback metric is A alone.

@@ -11,7 +11,7 @@ use crate::conformal::{
 use crate::data::{Dataset, Pieces, check_targets};
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetKind};
 use crate::progress::Progress;
 
 /// How to calibrate.
@@ -65,10 +65,10 @@ impl Promised {
 impl Score {
     /// The scores that calibration keeps for a likelihood; the first is the usual one.
     pub fn of_family(family: &Family) -> &'static [Score] {
-        match family {
-            _ if family.has_classes() => &[Score::Lac, Score::Aps],
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => &[Score::Normalized],
-            _ => &[Score::Rank],
+        match family.likelihood().kind() {
+            TargetKind::Label | TargetKind::Answers => &[Score::Lac, Score::Aps],
+            TargetKind::Real => &[Score::Normalized],
+            TargetKind::Positive | TargetKind::Count => &[Score::Rank],
         }
     }
 }
@@ -237,38 +237,32 @@ impl Prediction {
 
     /// The values whose ranks are within `q` of ½. Where they are counts, the ends are those at which that is just so.
     fn within_ranks(&self, thresholds: &Array2<f64>) -> Result<Promised> {
+        let kind = self.family.likelihood().kind();
         let (mut lower, mut upper) = (Array2::zeros(thresholds.dim()), Array2::zeros(thresholds.dim()));
         for ((n, k), q) in thresholds.indexed_iter() {
-            let end = |level: f64| -> Result<f64> {
-                Ok(match level {
-                    _ if level <= 0.0 => f64::NEG_INFINITY,
-                    _ if level >= 1.0 => f64::INFINITY,
-                    _ => self.quantile_at(n, k, level)?,
-                })
+            let marginal = self.marginal(n, k);
+            let end = |level: f64| match level {
+                _ if level <= 0.0 => f64::NEG_INFINITY,
+                _ if level >= 1.0 => f64::INFINITY,
+                _ => marginal.quantile(level),
             };
-            (lower[(n, k)], upper[(n, k)]) = (end(0.5 - q)?, end(0.5 + q)?);
-        }
-        if let Family::Poisson(_) = self.family {
-            // A count's rank is Σ_{j<y} p_j + p_y/2, between the distribution function below it and at it.
-            lower.mapv_inplace(|low| low.max(0.0));
-            let finite = |ends: &Array2<f64>| ends.mapv(|end| if end.is_finite() { end } else { 0.0 });
-            let ranks = |ends: &Array2<f64>| self.ranks(&finite(ends)).map(Option::unwrap_or_default);
-            let (at_lower, at_upper) = (ranks(&lower)?, ranks(&upper)?);
-            for ((n, k), q) in thresholds.indexed_iter() {
-                if at_lower[(n, k)] < 0.5 - q {
-                    lower[(n, k)] += 1.0;
-                }
-                if at_upper[(n, k)] > 0.5 + q && upper[(n, k)].is_finite() {
-                    upper[(n, k)] -= 1.0;
-                }
+            let (mut low, mut high) = (end(0.5 - q), end(0.5 + q));
+            if kind != TargetKind::Real {
+                low = low.max(0.0);
             }
+            if kind.is_whole() {
+                // A count's rank is Σ_{j<y} p_j + p_y/2, between the distribution function below it and at it.
+                low += f64::from(u8::from(marginal.rank(low) < 0.5 - q));
+                high -= f64::from(u8::from(high.is_finite() && marginal.rank(high) > 0.5 + q));
+            }
+            (lower[(n, k)], upper[(n, k)]) = (low, high);
         }
-        Ok(Promised::Interval(lower, upper))
+        Ok(Promised::Interval(self.schema.restore_mean(lower.view())?, self.schema.restore_mean(upper.view())?))
     }
 
     /// Whether each target is a class of two, whose second has the predicted probability.
     fn is_binary(&self) -> bool {
-        matches!(self.family, Family::Bernoulli(_))
+        self.family.likelihood().kind() == TargetKind::Answers
     }
 
     /// The probabilities of the classes of a target.

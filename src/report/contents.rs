@@ -1,6 +1,7 @@
 //! What a report says, as plain data: gathered once, then judged, drawn and written.
 
 use crate::evaluate::{LeaveOneOut, Scores, TrainingFit};
+use crate::likelihood::Family;
 use crate::predict::SamplingReport;
 
 /// What was fitted.
@@ -12,8 +13,8 @@ pub struct Fitted {
     pub part: Option<String>,
     /// D, the number of uncertain weights.
     pub n_params: usize,
-    /// The likelihood's name.
-    pub likelihood: String,
+    /// The likelihood.
+    pub family: Family,
     /// N, the number of training points.
     pub n_data: usize,
     /// The input columns.
@@ -40,6 +41,8 @@ pub struct Fitted {
     pub log_marginal_likelihood: f64,
     /// Its standard error, where it is an estimate from products alone.
     pub log_marginal_likelihood_error: Option<f64>,
+    /// The condition of the posterior precision, and the digits that it leaves of the log evidence.
+    pub condition: Option<(f64, f64)>,
     /// The directions that the data determine.
     pub effective_parameters: f64,
     /// The eigenvalues of the data's curvature relative to the prior.

@@ -5,6 +5,7 @@ use super::contents::{Calibration, Comparison, Curves, Pair, Slice, Spectrum};
 use super::words::{counted, percent, thousands};
 use super::{Report, number};
 use crate::evaluate::{self, COVERAGE_LEVELS, rank_histogram, reliability_curve};
+use crate::likelihood::TargetKind;
 
 /// A chart and the sentence under it.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,7 +186,7 @@ impl Report {
 
     fn band_caption(&self, slice: &Slice, method: &str, single: bool) -> String {
         let level = percent(self.level);
-        let counts = self.fitted.likelihood == "poisson";
+        let counts = self.fitted.family.likelihood().kind() == TargetKind::Count;
         let bands = if counts {
             format!(
                 "Light: where {level} of new counts should fall. Dark: the mean itself, as far as the weights are known."

@@ -59,7 +59,7 @@ impl Page {
              {}.</p>\n",
             escape(report.made.title.as_ref().unwrap_or(&report.posterior)),
             escape(&fitted.network),
-            escape(&fitted.likelihood),
+            escape(fitted.family.likelihood().name()),
             counted(fitted.n_params, "uncertain weight"),
             counted(fitted.n_data, "training point"),
         );
@@ -249,7 +249,7 @@ impl Page {
             Some(part) => fact("uncertain weights", escape(part)),
             None => fact("uncertain weights", format!("all {}", thousands(fitted.n_params))),
         }
-        fact("likelihood", escape(&fitted.likelihood));
+        fact("likelihood", escape(fitted.family.likelihood().name()));
         fact(
             "training data",
             format!("{}, {}", counted(fitted.n_data, "point"), counted(fitted.inputs.len(), "input")),
@@ -281,6 +281,10 @@ impl Page {
             None => number(fitted.log_marginal_likelihood),
         };
         fact("log evidence", format!("{evidence} nats; greater is better, among posteriors of the same data"));
+        if let Some((condition, digits)) = fitted.condition {
+            let digits = format!("{digits:.0} digits of the log evidence hold");
+            fact("condition", format!("{condition:.1e}, of the posterior precision: {digits}"));
+        }
         fact(
             "effective parameters",
             format!(

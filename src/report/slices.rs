@@ -7,7 +7,7 @@ use super::gather::{ReportOptions, evenly};
 use crate::data::Dataset;
 use crate::error::Result;
 use crate::laplace::Laplace;
-use crate::likelihood::Family;
+use crate::likelihood::TargetKind;
 use crate::predict::{Method, Prediction, predict};
 
 /// Points of a curve.
@@ -186,8 +186,8 @@ fn curves(
     let mean = &prediction.mean;
     let curve = |k: usize| grid.iter().enumerate().map(|(row, x)| (*x, mean[(row, k)])).collect::<Vec<_>>();
     let schema = laplace.schema();
-    match laplace.family() {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => {
+    match laplace.family().likelihood().kind() {
+        TargetKind::Real | TargetKind::Positive | TargetKind::Count => {
             let (lower, upper) = prediction.interval(level)?;
             let z = crate::predict::normal_quantile(0.5 * (1.0 + level));
             let point = |(row, x): (usize, &f64)| {
@@ -202,7 +202,7 @@ fn curves(
             };
             Ok(Curves::Band(grid.iter().enumerate().map(point).collect()))
         }
-        Family::Bernoulli(_) => {
+        TargetKind::Answers => {
             let name = |k: usize| {
                 let target = &schema.targets()[k];
                 let class = schema.classes_of(k).and_then(|names| names.get(1)).map_or("1", String::as_str);
@@ -211,7 +211,7 @@ fn curves(
             let shown = mean.ncols().min(MOST_CLASSES);
             Ok(Curves::Probabilities((0..shown).map(|k| (name(k), curve(k))).collect()))
         }
-        Family::Categorical(_) => {
+        TargetKind::Label => {
             let name =
                 |k: usize| schema.classes().and_then(|names| names.get(k)).cloned().unwrap_or_else(|| k.to_string());
             Ok(Curves::Probabilities(classes.iter().map(|k| (name(*k), curve(*k))).collect()))

@@ -5,7 +5,7 @@ use ndarray::{Array2, Axis, concatenate};
 
 use crate::error::{Error, Result};
 use crate::laplace::Laplace;
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetKind};
 use crate::linalg::symmetric_eigen;
 use crate::predict::linearized_joint;
 
@@ -159,7 +159,7 @@ impl Joint {
     }
 
     fn is_binary(&self) -> bool {
-        matches!(self.family, Family::Bernoulli(_))
+        self.family.likelihood().kind() == TargetKind::Answers
     }
 
     fn classes(&self) -> usize {

@@ -18,6 +18,7 @@ use rand_chacha::ChaCha8Rng;
 
 use self::log_det::{DenseRows, Grams};
 pub(super) use self::ridge::FunctionRidge;
+use super::form::{self, CovarianceForm};
 use super::problem::{BatchRows, Problem};
 use super::structure::{
     Curvature, LogDet, LogDetForm, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged, same_kind,
@@ -443,6 +444,19 @@ impl Precision for FunctionSpace {
 
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize {
         ((BLOCK_NUMBERS / numbers_per_point.max(1.0)) as usize).min(BLOCK_OUTPUTS / n_outputs.max(1))
+    }
+
+    /// G = A + J̃ᵀJ̃ is of low rank where D > M. The directions are mixed over all points, so that no row of the data is among
+    /// them.
+    fn form(&self) -> Result<CovarianceForm> {
+        let (m, d) = (self.factor.size(), self.n_params());
+        if self.prior.is_earlier_posterior() || d <= m {
+            return form::of_matrix(self);
+        }
+        memory::check("the posterior covariance", 4.0 * (m * d) as f64, "use the kron structure, or fewer weights")?;
+        let mut rows = Mat::zeros(m, d);
+        self.rows().dense(rows.as_mut());
+        form::of_low_rank(&self.prior, rows.transpose().to_owned())
     }
 
     fn size_in_words(&self) -> String {

@@ -12,6 +12,7 @@ use super::quadrature::{self, Shared, Whitened};
 use super::solves::solve_together;
 use super::{is_one_scale, training_parts};
 use crate::error::{Error, PosteriorError, Result};
+use crate::laplace::form::{self, CovarianceForm};
 use crate::laplace::problem::Problem;
 use crate::laplace::structure::{Precision, SavedTensor, SavedTensors, Structure};
 use crate::linalg::{StoppingRule, dot};
@@ -259,6 +260,10 @@ impl Precision for WithoutMatrix {
 
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize {
         (BLOCK_NUMBERS / (numbers_per_point + (self.n_draws * n_outputs) as f64).max(1.0)) as usize
+    }
+
+    fn form(&self) -> Result<CovarianceForm> {
+        Ok(form::of_draws(self.draws()))
     }
 
     fn size_in_words(&self) -> String {

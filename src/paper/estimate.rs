@@ -38,8 +38,8 @@ impl From<MultistartMinimum> for PointEstimate {
 /// The maximum of the log posterior, the best of several BFGS runs.
 ///
 /// ```
-/// use riemannian_laplace::internals::estimate::{euclidean_map, hausdorff_map, random_starts};
-/// use riemannian_laplace::internals::problems::Funnel;
+/// use riemannian_laplace::internals::paper::estimate::{euclidean_map, hausdorff_map, random_starts};
+/// use riemannian_laplace::internals::paper::problems::Funnel;
 ///
 /// let target = Funnel::PAPER.target()?;
 /// let starts = random_starts(5, 2, 0);

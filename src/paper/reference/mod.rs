@@ -2,8 +2,8 @@
 //! say whether a run may be called a reference (Yu et al. 2024, supplement "NUTS samples").
 //!
 //! ```
-//! use riemannian_laplace::internals::problems::Banana;
-//! use riemannian_laplace::internals::reference::{NutsOptions, Start, nuts};
+//! use riemannian_laplace::internals::paper::problems::Banana;
+//! use riemannian_laplace::internals::paper::reference::{NutsOptions, Start, nuts};
 //!
 //! let target = Banana::target(&[1.0, 1.5, 0.2])?;
 //! let options = NutsOptions { target_accept: 0.95, ..NutsOptions::quick() };

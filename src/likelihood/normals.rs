@@ -5,16 +5,18 @@ use super::distribution::{normal_cdf, normal_quantile, root};
 
 /// One component of a mixture.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Normal {
+pub struct Normal {
     /// Its share; all of them sum to 1.
     pub weight: f64,
+    /// Its mean.
     pub mean: f64,
+    /// Its standard deviation.
     pub deviation: f64,
 }
 
 /// Σ wᵢ N(mᵢ, sᵢ²); never empty.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct NormalMixture(pub Vec<Normal>);
+pub struct NormalMixture(pub(super) Vec<Normal>);
 
 impl NormalMixture {
     /// N(mean, deviation²).
@@ -22,16 +24,9 @@ impl NormalMixture {
         Self(vec![Normal { weight: 1.0, mean, deviation }])
     }
 
-    /// Components (mean, deviation) with equal weights.
-    pub fn equal(components: impl ExactSizeIterator<Item = (f64, f64)>) -> Self {
-        let weight = 1.0 / components.len() as f64;
-        Self(components.map(|(mean, deviation)| Normal { weight, mean, deviation }).collect())
-    }
-
-    /// The mixture of mixtures, each with its share.
-    pub fn of_mixtures(parts: impl Iterator<Item = (f64, Self)>) -> Self {
-        let all = parts.flat_map(|(share, part)| part.0.into_iter().map(move |c| (share, c)));
-        Self(all.map(|(share, c)| Normal { weight: share * c.weight, ..c }).collect())
+    /// Components (mean, deviation), each with its weight.
+    pub fn weighted(components: Vec<(f64, (f64, f64))>) -> Self {
+        Self(components.into_iter().map(|(weight, (mean, deviation))| Normal { weight, mean, deviation }).collect())
     }
 
     /// P(y ≤ x).

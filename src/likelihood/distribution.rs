@@ -1,11 +1,9 @@
-//! Distribution functions and quantiles of a normal variable and of mixtures of Poissons.
+//! Distribution functions: of a normal variable with its quantiles, and of counts.
 
 use libm::{erfc, lgamma};
 
 /// Counts beyond which a distribution function is that of a normal variable to more digits than the series gives.
 const MANY: f64 = 1e6;
-/// Quantiles beyond this are infinite: whole numbers can no longer be told apart.
-const MOST_COUNTS: f64 = 9e15;
 
 /// Φ(z).
 pub(super) fn normal_cdf(z: f64) -> f64 {
@@ -28,28 +26,6 @@ pub(super) fn root(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
         if f(middle) < 0.0 { low = middle } else { high = middle }
     }
     0.5 * (low + high)
-}
-
-/// A quantile of the mixture of Poissons with these weights and rates: the smallest count whose distribution
-/// function reaches `level`.
-pub(super) fn poisson_mixture_quantile(rates: &[(f64, f64)], level: f64) -> f64 {
-    let share = |count: f64| rates.iter().map(|(weight, rate)| weight * poisson_cdf(count, *rate)).sum::<f64>();
-    let mut high = 1.0;
-    while share(high) < level {
-        if high > MOST_COUNTS {
-            return f64::INFINITY;
-        }
-        high *= 2.0;
-    }
-    if share(high).is_nan() {
-        return f64::NAN;
-    }
-    let mut low = -1.0; // never reached
-    while high - low > 1.0 {
-        let middle = (0.5 * (low + high)).floor();
-        if share(middle) < level { low = middle } else { high = middle }
-    }
-    high
 }
 
 /// P(y ≤ count) for y ~ Poisson(rate): the regularised upper incomplete gamma function Q(count + 1, rate).
@@ -111,7 +87,13 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Marginal, Poisson};
     use super::*;
+
+    /// The mixture of Poissons with these weights and rates.
+    fn mixture(rates: &[(f64, f64)]) -> Marginal<'static> {
+        Marginal::given(&Poisson, 0, rates.iter().map(|(weight, rate)| (*weight, vec![rate.ln()])).collect())
+    }
 
     #[test]
     fn normal_quantiles_are_those_of_the_tables() {
@@ -143,17 +125,18 @@ mod tests {
             let (below, above) = (poisson_cdf(MANY - 1.0, rate), poisson_cdf(MANY, rate));
             assert!(above >= below && above - below < 1e-3, "{shift}: {below}, {above}");
         }
-        let median = poisson_mixture_quantile(&[(1.0, 1e10)], 0.5);
+        let quantile = |rate: f64, level: f64| mixture(&[(1.0, rate)]).quantile(level);
+        let median = quantile(1e10, 0.5);
         assert!((median - 1e10).abs() < 10.0, "{median}");
-        assert_eq!(poisson_mixture_quantile(&[(1.0, f64::INFINITY)], 0.5), f64::INFINITY);
-        assert!(poisson_mixture_quantile(&[(1.0, f64::NAN)], 0.5).is_nan());
+        assert_eq!(quantile(f64::INFINITY, 0.5), f64::INFINITY);
+        assert!(quantile(f64::NAN, 0.5).is_nan());
     }
 
     #[test]
     fn quantiles_of_a_mixture_invert_its_distribution_function() {
         for level in [0.01, 0.3, 0.5, 0.9] {
             let rates = [(0.2, 0.5), (0.5, 3.0), (0.3, 20.0)];
-            let count = poisson_mixture_quantile(&rates, level);
+            let count = mixture(&rates).quantile(level);
             let at = |count: f64| rates.iter().map(|(weight, rate)| weight * poisson_cdf(count, *rate)).sum::<f64>();
             assert!(at(count) >= level && at(count - 1.0) < level, "{level}");
         }

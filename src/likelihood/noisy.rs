@@ -5,17 +5,14 @@
 //! one variable. Its moments are closed forms, eˢ being log-normal: E y = m_μ, the epistemic variance C_μμ, and the
 //! aleatoric variance E eˢ = e^(m_s + C_ss/2). Distribution function and density are sums over x = (s − m_s)/√C_ss.
 
-use ndarray::{Array1, Array2};
-
-use super::mixture::{Normal, NormalMixture};
-use super::{LatentGaussian, Moments, log_sum_exp};
+use super::gaussian::HALF_LOG_TWO_PI;
+use super::latent::{LatentPoint, PointMoments, log_sum_exp};
+use super::normals::NormalMixture;
 
 /// The nodes at which the log variance is evaluated for the distribution function: every 0.25 of its standard deviations,
 /// as far as 6 of them. (The trapezoidal rule converges geometrically for a normal weight: nothing is left of its error.)
 const NODE_STEP: f64 = 0.25;
 const LAST_NODE: i32 = 24;
-/// ½ log 2π.
-const HALF_LOG_TWO_PI: f64 = 0.9189385332046728;
 
 /// The Gaussian over mean and log variance of one target at one point.
 struct NoisyTarget {
@@ -30,13 +27,13 @@ struct NoisyTarget {
 }
 
 impl NoisyTarget {
-    fn new(latent: &LatentGaussian, t: usize, k: usize) -> Self {
-        let s = latent.mean.ncols() / 2 + k;
-        let covariance = |i: usize, j: usize| latent.covariance[(t, i, j)];
+    fn new(latent: &LatentPoint, k: usize) -> Self {
+        let s = latent.n_outputs() / 2 + k;
+        let covariance = |i: usize, j: usize| latent.covariance(i, j);
         let spread = covariance(s, s).max(0.0).sqrt();
         let slope = if spread > 0.0 { covariance(k, s) / spread } else { 0.0 };
         let rest = (covariance(k, k) - slope * slope).max(0.0);
-        Self { mean: latent.mean[(t, k)], log_variance: latent.mean[(t, s)], spread, slope, rest }
+        Self { mean: latent.mean[k], log_variance: latent.mean[s], spread, slope, rest }
     }
 
     /// The mean and the log variance of y when s is x standard deviations above its mean.
@@ -55,9 +52,9 @@ impl NoisyTarget {
         let total: f64 = nodes.clone().map(density).sum();
         let component = |x: f64| {
             let (mean, log_variance) = self.given(x);
-            Normal { weight: density(x) / total, mean, deviation: (0.5 * log_variance).exp() }
+            (density(x) / total, (mean, (0.5 * log_variance).exp()))
         };
-        NormalMixture(nodes.map(component).collect())
+        NormalMixture::weighted(nodes.map(component).collect())
     }
 
     /// log ∫ N(y | given(x)) φ(x) dx by the trapezoidal rule in the log domain.
@@ -100,51 +97,38 @@ impl NoisyTarget {
     }
 }
 
-impl LatentGaussian {
-    /// The number of targets whose means and log variances the outputs are.
-    fn n_noisy_targets(&self) -> usize {
-        self.mean.ncols() / 2
+/// Mean and variances of y, in closed form.
+pub(super) fn moments(latent: &LatentPoint) -> PointMoments {
+    let targets = latent.n_outputs() / 2;
+    let noise = |k: usize| (latent.mean[targets + k] + 0.5 * latent.variance(targets + k)).exp();
+    PointMoments {
+        mean: latent.mean[..targets].to_vec(),
+        epistemic: (0..targets).map(|k| latent.variance(k)).collect(),
+        aleatoric: (0..targets).map(noise).collect(),
     }
+}
 
-    /// Mean and variances of y, in closed form.
-    pub(super) fn noise_moments(&self) -> Moments {
-        let size = (self.mean.nrows(), self.n_noisy_targets());
-        let shift = size.1;
-        let mean = Array2::from_shape_fn(size, |at| self.mean[at]);
-        let epistemic = Array2::from_shape_fn(size, |(t, k)| self.covariance[(t, k, k)]);
-        let aleatoric = Array2::from_shape_fn(size, |(t, k)| {
-            let s = shift + k;
-            (self.mean[(t, s)] + 0.5 * self.covariance[(t, s, s)]).exp()
-        });
-        Moments::from_parts(mean, epistemic, aleatoric)
-    }
+/// The distribution of target k.
+pub(super) fn mixture(latent: &LatentPoint, k: usize) -> NormalMixture {
+    NoisyTarget::new(latent, k).mixture()
+}
 
-    /// The distribution of target k at point t.
-    pub(super) fn noise_mixture(&self, t: usize, k: usize) -> NormalMixture {
-        NoisyTarget::new(self, t, k).mixture()
-    }
-
-    /// log p(yₜ) at each point, summed over its targets, each with its own mean and log variance.
-    pub(super) fn noise_log_densities(&self, targets: &Array2<f64>) -> Array1<f64> {
-        let at = |t: usize, k: usize| NoisyTarget::new(self, t, k).log_density(targets[(t, k)]);
-        (0..self.mean.nrows()).map(|t| (0..self.n_noisy_targets()).map(|k| at(t, k)).sum()).collect()
-    }
+/// log p(y), summed over the targets, each with its own mean and log variance.
+pub(super) fn log_density(latent: &LatentPoint, target: &[f64]) -> f64 {
+    target.iter().enumerate().map(|(k, y)| NoisyTarget::new(latent, k).log_density(*y)).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use ndarray::{Array3, array};
-
     use super::*;
 
     /// A Gaussian over (μ, s) at one point.
-    fn latent(mean: [f64; 2], covariance: [[f64; 2]; 2]) -> LatentGaussian {
-        let covariance = Array3::from_shape_fn((1, 2, 2), |(_, i, j)| covariance[i][j]);
-        LatentGaussian { mean: array![mean], covariance }
+    fn latent(mean: [f64; 2], covariance: [[f64; 2]; 2]) -> LatentPoint {
+        LatentPoint { mean: mean.to_vec(), covariance: covariance.as_flattened().to_vec() }
     }
 
-    fn log_density(latent: &LatentGaussian, y: f64) -> f64 {
-        latent.noise_log_densities(&array![[y]])[0]
+    fn log_density(latent: &LatentPoint, y: f64) -> f64 {
+        super::log_density(latent, &[y])
     }
 
     #[test]
@@ -155,8 +139,8 @@ mod tests {
             latent([0.4, -2.7], [[0.5, -0.69], [-0.69, 1.0]]),
         ];
         for latent in cases {
-            let moments = latent.noise_moments();
-            let (mixture, step) = (latent.noise_mixture(0, 0), 0.01);
+            let moments = moments(&latent);
+            let (mixture, step) = (mixture(&latent, 0), 0.01);
             let (mut mass, mut mean, mut square) = (0.0, 0.0, 0.0);
             // The trapezoidal rule in y: the density is smooth on the scale of its narrowest normal, about 0.1.
             for i in -4000..=4000 {
@@ -171,7 +155,7 @@ mod tests {
             }
             assert!((mass - 1.0).abs() < 1e-9, "{mass}");
             assert!((mean - 0.4).abs() < 1e-8, "{mean}");
-            assert!((square / moments.total_variance[(0, 0)] - 1.0).abs() < 1e-6, "{square}");
+            assert!((square / (moments.epistemic[0] + moments.aleatoric[0]) - 1.0).abs() < 1e-6, "{square}");
             let median = mixture.quantile(0.5);
             assert!((mixture.cumulative(median) - 0.5).abs() < 1e-14);
         }
@@ -183,7 +167,7 @@ mod tests {
         let expected = -0.5 * (9.0 / 2.25 + 2.25_f64.ln()) - HALF_LOG_TWO_PI;
         assert!((log_density(&latent, 4.0) - expected).abs() < 1e-14);
         let crps = NormalMixture::single(1.0, 1.5).crps(4.0);
-        assert!((latent.noise_mixture(0, 0).crps(4.0) - crps).abs() < 1e-15);
+        assert!((mixture(&latent, 0).crps(4.0) - crps).abs() < 1e-15);
     }
 
     #[test]

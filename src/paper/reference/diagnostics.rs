@@ -52,7 +52,7 @@ impl Convergence {
     ///
     /// ```
     /// use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
-    /// use riemannian_laplace::internals::reference::Convergence;
+    /// use riemannian_laplace::internals::paper::reference::Convergence;
     ///
     /// let mut values = vec![0.0; 4000];
     /// fill_standard_normal(&mut stream(1, Purpose::Velocity, 0), &mut values);

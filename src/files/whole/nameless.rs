@@ -1,6 +1,5 @@
 //! Files without a name (`O_TMPFILE`), which vanish with the process unless they are given one.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -8,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// How often a file is put in its place while others do the same.
+const MOST_ATTEMPTS: usize = 1000;
 
 /// Begins a file in a folder; `None` where the file system has no such files. A public one gets the permissions that the
 /// umask gives, another is private.
@@ -28,27 +31,41 @@ pub(super) fn put(file: &File, target: &Path) -> io::Result<()> {
         outcome => return outcome,
     }
     // A name can replace another only by renaming, so the file needs one for a moment. What a killed process left there
-    // is a complete file, and no longer wanted.
+    // is a complete file, and no longer wanted. Another process that replaces the same target uses the same name: whoever
+    // finds its own gone begins again, and every rename is that of a complete file.
     let passing = passing_name(target);
-    match link(file, &passing) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            std::fs::remove_file(&passing)?;
-            link(file, &passing)?;
+    for _ in 0..MOST_ATTEMPTS {
+        match link(file, &passing) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                absent_is_fine(std::fs::remove_file(&passing))?;
+                continue;
+            }
+            outcome => outcome?,
         }
-        outcome => outcome?,
+        match std::fs::rename(&passing, target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            outcome => {
+                return outcome.inspect_err(|_| {
+                    // The first error is the one to report.
+                    let _ = std::fs::remove_file(&passing);
+                });
+            }
+        }
     }
-    std::fs::rename(&passing, target).inspect_err(|_| {
-        // The first error is the one to report.
-        let _ = std::fs::remove_file(&passing);
-    })
+    Err(io::Error::other("other processes keep replacing it"))
 }
 
-/// The name that a file has between being complete and replacing its target.
+fn absent_is_fine(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// The name that a file has between being complete and replacing its target: short, whatever the length of the target's.
 fn passing_name(target: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(".complete");
-    target.with_file_name(name)
+    let name = target.file_name().unwrap_or_default();
+    target.with_file_name(format!(".writing-{:032x}", xxh3_128(name.as_encoded_bytes())))
 }
 
 fn link(file: &File, target: &Path) -> io::Result<()> {

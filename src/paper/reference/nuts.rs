@@ -137,8 +137,8 @@ impl NutsOptions {
 /// of iterations done since its last call; they sum to [`NutsOptions::iterations`].
 ///
 /// ```
-/// use riemannian_laplace::internals::problems::Identity;
-/// use riemannian_laplace::internals::reference::{NutsOptions, Start, nuts};
+/// use riemannian_laplace::internals::paper::problems::Identity;
+/// use riemannian_laplace::internals::paper::reference::{NutsOptions, Start, nuts};
 ///
 /// let target = Identity::gaussian(&[1.0, 10.0])?;
 /// let sample = nuts(&target, Start::StandardNormal, &NutsOptions::quick(), &|_| ())?;

@@ -32,7 +32,7 @@ const MOST_LINKS: usize = 40;
 ///
 /// ```
 /// use std::io::Write;
-/// use riemannian_laplace::internals::tensors::WholeFile;
+/// use riemannian_laplace::internals::files::WholeFile;
 ///
 /// let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("result.csv");

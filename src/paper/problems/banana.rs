@@ -24,7 +24,7 @@ impl Banana {
     /// The posterior given observations, with σ_θ = σ_y = 2.
     ///
     /// ```
-    /// let target = riemannian_laplace::internals::problems::Banana::target(&[1.0, 1.5])?;
+    /// let target = riemannian_laplace::internals::paper::problems::Banana::target(&[1.0, 1.5])?;
     /// let value = target.evaluator().log_posterior(&[0.5, 0.7]);
     /// assert!(value.is_finite());
     /// # Ok::<(), riemannian_laplace::Error>(())
