@@ -164,7 +164,18 @@ fn what_gives_no_guarantee_is_refused_by_name() {
     let training = posterior(&Family::gaussian(0.3).expect("sigma"), 2).0.data().expect("data").clone();
     let error = try_with(&training, CalibrationOptions::default());
     assert!(matches!(error, CalibrationError::Overlap { count: 40, of: 40, first: 0 }), "{error}");
-    laplace.calibrate(&rows, &[Method::Map], CalibrationOptions::default(), &()).expect("calibrated");
+    // A few that repeat are counted, and not refused.
+    let mixed = |count: usize| {
+        let stack = |a: &Array2<f64>, b: &Array2<f64>| {
+            ndarray::concatenate(ndarray::Axis(0), &[a.slice_axis(ndarray::Axis(0), (..count).into()), b.view()])
+                .expect("rows")
+        };
+        Dataset::new(stack(training.inputs(), rows.inputs()), stack(training.targets(), rows.targets())).expect("data")
+    };
+    let mut calibrate = |rows: &Dataset| laplace.calibrate(rows, &[Method::Map], CalibrationOptions::default(), &());
+    assert_eq!(calibrate(&mixed(5)).expect("five of 55 rows"), 5);
+    assert!(calibrate(&mixed(6)).is_err());
+    assert_eq!(calibrate(&rows).expect("calibrated"), 0);
     let prediction = laplace.predict(rows.inputs(), &Method::default()).expect("a prediction");
     let ask = |method: &Method, level: f64| {
         laplace.promised(&prediction, method, level, None, &Conditions::default()).expect_err("refused").to_string()

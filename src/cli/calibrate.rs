@@ -112,9 +112,9 @@ pub fn run(args: &CalibrateArgs, console: &Console) -> Result<(), Failure> {
     {
         let progress = console.bar("calibrating", dataset.len() * methods.len());
         let options = args.options.options(&at);
-        members.laplace.calibrate(&dataset, &methods, options, &progress).map_err(Failure::about(&args.data.data))?;
+        let common = members.laplace.calibrate(&dataset, &methods, options, &progress);
+        tell_overlap(&members.laplace, common.map_err(Failure::about(&args.data.data))?, console);
     }
-    note_unchecked(&members.laplace, console);
     let laplace = &members.laplace;
     let options = CoverageOptions { level: Some(args.options.level), at: at.clone(), ..Default::default() };
     let coverage = coverage_over(laplace, &dataset, &methods, &options, &())?.unwrap_or_default();
@@ -147,8 +147,15 @@ pub fn contents(laplace: &Laplace) -> Contents {
     if laplace.data().is_some() { Contents::TrainingData } else { Contents::Curvature }
 }
 
-/// Says that rows could not be compared with the training data.
-fn note_unchecked(laplace: &Laplace, console: &Console) {
+/// Says how many rows are training rows, or that they could not be compared with these.
+fn tell_overlap(laplace: &Laplace, common: usize, console: &Console) {
+    if common > 0 {
+        console.warn(format!(
+            "{} the posterior was fitted to, too: fine where rows repeat by nature, as those of the training data do; else \
+             intervals are too narrow",
+            if common == 1 { "1 calibration row is a row".to_string() } else { format!("{common} calibration rows are rows") }
+        ));
+    }
     if laplace.data().is_none() {
         console.note(
             "the posterior does not hold its training data: it could not be checked that the calibration rows are not among them",
@@ -207,10 +214,8 @@ impl CalibrateOnArgs {
         held_out.check_against(&**laplace.model(), laplace.family().likelihood())?;
         let methods = [Method::Map, Method::default()];
         let progress = console.bar("calibrating", held_out.dataset.len() * methods.len());
-        laplace
-            .calibrate(&held_out.dataset, &methods, CalibrationOptions::default(), &progress)
-            .map_err(Failure::about(path))?;
-        note_unchecked(laplace, console);
+        let common = laplace.calibrate(&held_out.dataset, &methods, CalibrationOptions::default(), &progress);
+        tell_overlap(laplace, common.map_err(Failure::about(path))?, console);
         Ok(())
     }
 }

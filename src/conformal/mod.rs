@@ -24,8 +24,8 @@ pub use calibration::{Calibrated, Calibration, Conditions, Groups, Thresholds};
 pub use classes::{adaptive_scores, tie_breaker};
 pub use folded::{FoldNetwork, Folded};
 pub use quantile::{Ranked, needed_rows};
-pub(crate) use rows::fingerprints;
 pub use rows::{common_rows, row_fingerprint};
+pub(crate) use rows::{fingerprints, repeated_share};
 
 use serde::{Deserialize, Serialize};
 

@@ -6,13 +6,16 @@ use ndarray::{Array1, Array2, Array3, Axis};
 use super::{Method, Prediction, predict};
 use crate::conformal::{
     Calibrated, Calibration, CalibrationError, Conditions, Groups, Score, adaptive_scores, check_weights, common_rows,
-    fingerprints,
+    fingerprints, repeated_share,
 };
 use crate::data::{Dataset, Pieces, check_targets};
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
 use crate::likelihood::{Family, TargetKind};
 use crate::progress::Progress;
+
+/// The share of calibration rows that may be training rows, beyond what repeats among these.
+const MORE_THAN_BY_NATURE: f64 = 0.1;
 
 /// How to calibrate.
 #[derive(Debug, Clone)]
@@ -77,7 +80,9 @@ impl Laplace {
     /// Calibrates ways to predict on rows that the posterior has not seen (in the units of the data), so that
     /// [`promised`](Self::promised) has intervals or sets with a guarantee. It replaces an earlier calibration.
     ///
-    /// Rows that are also training rows are refused, where the posterior holds its training data, and so are too few rows.
+    /// Returned is the number of rows that are also training rows, where the posterior holds those. They are refused where they are
+    /// clearly more than rows that repeat by nature: than twice the share of training rows that occur twice, and a tenth. So are too
+    /// few rows.
     ///
     /// ```
     /// use ndarray::Array2;
@@ -105,15 +110,9 @@ impl Laplace {
         methods: &[Method],
         options: CalibrationOptions,
         progress: &dyn Progress,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let rows = self.fingerprints_of(data)?;
-        if let Some(training) = self.data() {
-            let common = common_rows(&rows, &fingerprints(training.inputs(), training.targets()));
-            if let Some(&first) = common.first() {
-                let (count, of) = (common.len(), rows.len());
-                return Err(Error::Calibration(CalibrationError::Overlap { count, of, first }));
-            }
-        }
+        let overlap = self.overlap(&rows)?;
         let groups = options.groups.map(|(column, values)| {
             check_size("number of groups", data.len(), values.len()).map(|()| Groups::new(column, &values))
         });
@@ -128,7 +127,22 @@ impl Laplace {
             calibration.methods.extend(self.scores_of(data, method, progress)?);
         }
         self.set_calibration(Some(calibration));
-        Ok(())
+        Ok(overlap)
+    }
+
+    /// How many rows are training rows: none, or about as many as rows repeat by nature. More are refused.
+    fn overlap(&self, rows: &[f64]) -> Result<usize> {
+        let Some(training) = self.data() else { return Ok(0) };
+        let known = fingerprints(training.inputs(), training.targets());
+        let common = common_rows(rows, &known);
+        let allowed = 2.0 * repeated_share(&known) + MORE_THAN_BY_NATURE;
+        match common.first() {
+            Some(&first) if common.len() as f64 > allowed * rows.len() as f64 => {
+                let (count, of) = (common.len(), rows.len());
+                Err(Error::Calibration(CalibrationError::Overlap { count, of, first }))
+            }
+            _ => Ok(common.len()),
+        }
     }
 
     /// The fingerprints of rows in the units of the data, as training rows have them.
