@@ -3,18 +3,27 @@
 
 #![cfg(unix)]
 
+#[path = "attack/certificates.rs"]
+mod certificates;
 #[path = "attack/committees.rs"]
 mod committees;
+#[path = "attack/condition.rs"]
+mod condition;
+#[path = "attack/disks.rs"]
+mod disks;
 #[path = "attack/files.rs"]
 mod files;
 #[path = "common/program.rs"]
 mod program;
 #[path = "attack/side_files.rs"]
 mod side_files;
+#[path = "attack/work.rs"]
+mod work;
 
 use std::process::{Command, Stdio};
 
 use program::{Folder, program};
+use riemannian_laplace::internals::tensors::{FINGERPRINT, TensorFile, Values, fingerprint, write};
 
 const FIT: &str = "fit --model m.safetensors --data d.csv --target y --likelihood gaussian";
 const TRAIN: &str =
@@ -60,4 +69,25 @@ fn most_memory(folder: &Folder, arguments: &str) -> (Option<i32>, String, u64) {
     }
     let output = child.wait_with_output().expect("an end");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned(), most)
+}
+
+/// Changes a safetensors file and signs it anew.
+fn resign(folder: &Folder, name: &str, change: impl FnOnce(&mut TensorFile)) {
+    let mut file = TensorFile::read_numbers(&folder.path(name)).expect("a file");
+    change(&mut file);
+    const INTEGERS: [&str; 5] = ["sample", "nfev", "status", "certified", "indices"];
+    let whole: Vec<Vec<i64>> =
+        file.tensors.values().map(|tensor| tensor.values.iter().map(|value| *value as i64).collect()).collect();
+    let entries: Vec<_> = file
+        .tensors
+        .iter()
+        .zip(&whole)
+        .map(|((name, tensor), whole)| match INTEGERS.contains(&name.as_str()) {
+            true => (name.as_str(), tensor.shape.clone(), Values::Integer(whole)),
+            false => (name.as_str(), tensor.shape.clone(), Values::Real(&tensor.values)),
+        })
+        .collect();
+    let mut metadata = file.metadata.clone();
+    metadata.insert(FINGERPRINT.to_string(), fingerprint(&entries, &file.metadata));
+    write(&folder.path(name), &entries, metadata).expect("a file");
 }

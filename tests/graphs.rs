@@ -355,21 +355,11 @@ impl Operator for Squashed {
         }
     }
 
-    fn pull_back(&self, _: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, mut target: MatMut<'_, f64>) {
+    fn pull_back(&self, _: usize, order: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, mut target: MatMut<'_, f64>) {
         for row in 0..deltas.nrows() {
             let z = Self::entries(seen.points, seen.inputs[0], row % seen.points);
             for (i, j) in (0..z.len()).flat_map(|i| (0..z.len()).map(move |j| (i, j))) {
-                target[(row, j)] += deltas[(row, i)] * Self::slope(&z, i, j)[0];
-            }
-        }
-    }
-
-    fn pull_back_along(&self, _: usize, seen: &Seen<'_>, deltas: [MatRef<'_, f64>; 2], mut target: MatMut<'_, f64>) {
-        for row in 0..deltas[0].nrows() {
-            let z = Self::entries(seen.points, seen.inputs[0], row % seen.points);
-            for (i, j) in (0..z.len()).flat_map(|i| (0..z.len()).map(move |j| (i, j))) {
-                let [slope, change, _] = Self::slope(&z, i, j);
-                target[(row, j)] += deltas[1][(row, i)] * slope + deltas[0][(row, i)] * change;
+                target[(row, j)] += deltas[(row, i)] * Self::slope(&z, i, j)[order];
             }
         }
     }

@@ -87,7 +87,7 @@ pub fn trained(
     let train_rows: Vec<usize> = (0..data.len()).filter(|row| !test_rows.contains(row)).collect();
     let which = match family.likelihood().name() {
         "gaussian" => Standardize::InputsAndTargets,
-        false => Standardize::Inputs,
+        _ => Standardize::Inputs,
     };
     let train_data = data.select(&train_rows)?.standardized(which)?;
     let options = TrainingOptions { epochs, weight_decay: 1e-4, ..Default::default() };

@@ -205,6 +205,27 @@ fn load_member(folder: &Path, name: &str) -> Result<(Laplace, Reservation), Fail
     Ok((Laplace::load(&path).map_err(Failure::about(&path))?, reservation))
 }
 
+/// Reads a folder from a stranger, loads what its list names, and writes a committee of one in its place where that is allowed;
+/// the names in the list that was read.
+#[cfg(any(test, fuzzing))]
+pub fn try_out(folder: &Path, laplace: &Laplace) -> Option<Vec<String>> {
+    let list = read(folder).ok();
+    for entry in list.iter().flat_map(|list| &list.members) {
+        let _ = load_member(folder, &entry.posterior);
+    }
+    let _ = files_of(folder);
+    let member = riemannian_laplace::internals::evaluate::Member { weight: 1.0, laplace: laplace.clone() };
+    let committee = Committee { members: vec![member], held_out: 0.0, steps: Vec::new() };
+    if let Ok(place) = CommitteeFolder::at(folder) {
+        place.write(&committee).unwrap_or_else(|failure| panic!("{failure}"));
+        let entries = read(folder).unwrap_or_else(|failure| panic!("{failure}")).members;
+        entries.iter().for_each(|entry| {
+            drop(load_member(folder, &entry.posterior).unwrap_or_else(|failure| panic!("{failure}")))
+        });
+    }
+    Some(list?.members.into_iter().map(|entry| entry.posterior).collect())
+}
+
 /// One posterior, or the members of a committee.
 #[derive(Debug)]
 pub struct Members {

@@ -28,6 +28,7 @@ use super::failure::Failure;
 use super::fit_report::{Checks, Tuning, report, warn_of_condition};
 use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
+use super::input_order;
 use super::model::{ModelArgs, is_onnx};
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior;
@@ -176,8 +177,11 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(fit) = &fit {
         training_fit::warn(fit, &laplace, console);
     }
-    if matches!(origin, Origin::New) {
+    if let (Origin::New, Some(model)) = (origin, &args.model) {
         classes::hint_at_order(&laplace, console)?;
+        if args.input_order.is_empty() && scaling::recorded(&model.path)?.0.is_none() {
+            input_order::hint(&laplace, args.scaling.goes(), console)?;
+        }
     }
 
     check_finite(&laplace)?;
@@ -317,8 +321,8 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     let Prepared { part, data, family, options, recipe, out } = prepare(args, console)?;
     let tuning = if is_tuned(args) { WillTune::Yes } else { WillTune::No };
     announce_fit(console, &ExpectedFit::of(part.clone(), data.batches(), &family, &options, tuning)?);
-    let _progress = console.spinner("fitting the posterior");
-    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
+    let progress = console.bar("fitting the posterior, rows", data.batches().n_rows());
+    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options, &progress);
     let mut laplace = match start(&options) {
         // Tuning needs a place to start from, and finds its own way from there.
         Err(Error::IndefiniteHessian { least, shared: Some(prior) })

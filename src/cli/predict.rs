@@ -11,6 +11,7 @@ use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::team::Team;
 use riemannian_laplace::{Batches, Error, Laplace, Method};
 
+use super::announce::announce_predicting;
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::classes;
@@ -19,7 +20,7 @@ use super::committee::{self, Members};
 use super::conditions;
 use super::console::{Console, Progress};
 use super::failure::Failure;
-use super::method::{MethodArgs, sampling_report};
+use super::method::{Method as MethodName, MethodArgs, sampling_report};
 use super::output::{Line, OutputFile, cell, counted, header, print_with};
 use super::posterior::PosteriorArgs;
 use super::predict_columns;
@@ -105,6 +106,9 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     let keep = rows.find_columns(&args.keep)?;
     if let Some(classes) = classes::of(laplace.schema(), laplace.family(), laplace.model().n_outputs()) {
         console.note(format!("classes: {}", classes.in_words()));
+    }
+    if args.method.single() == MethodName::Glm {
+        announce_predicting(console, laplace, rows.n_rows());
     }
     let method = members.method(&args.method, args.method.single(), console)?;
     let promise = args.promise.settle(args.interval, laplace, &method, args.method.wants_latent(), console)?;

@@ -35,10 +35,16 @@ impl Table {
 
     /// As [`read`](Self::read), without some columns, or without the rows in which a value is missing.
     pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
-        let mut open = OpenTable::open(&TableFile::open(path)?, options, check_memory)?;
-        let mut cells = Cells::begin(path)?;
+        Self::of_file(&TableFile::open(path)?, options)
+    }
+
+    /// The same of a file that is open.
+    pub(super) fn of_file(file: &TableFile, options: &TableOptions) -> Result<Self> {
+        let mut open = OpenTable::open(file, options, check_memory)?;
+        let mut cells = Cells::begin(file.path())?;
         open.read_plain_lines(&mut cells)?;
         while open.next_row(&mut cells)?.is_some() {}
+        file.check()?;
         cells.into_table(&open)
     }
 }

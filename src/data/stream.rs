@@ -71,13 +71,13 @@ impl CsvStream {
     ///
     /// Columns of a schema are read as it says; unknown ones are left out. A pipe and a compressed file are held in memory.
     pub fn open(path: &Path, options: &TableOptions, columns: StreamColumns, team: Team) -> Result<Self> {
-        let columns = columns.with_fills(path, options)?;
+        let file = TableFile::open(path)?;
+        let columns = columns.with_fills(&file, options)?;
         let (known, targets, labels) = columns.parts();
         let options = match known {
             Some(schema) => options.for_schema(schema, targets),
             None => options.for_targets(targets),
         };
-        let file = TableFile::open(path)?;
         let mut table = OpenTable::open(&file, &options, |_, _, _| Ok(()))?;
         let (names, available) = (table.columns(), table.available());
         require(path, &available, targets)?;
@@ -308,14 +308,14 @@ impl StreamColumns {
     }
 
     /// What stands in the place of missing inputs follows from all rows, which are read into memory once.
-    fn with_fills(self, path: &Path, options: &TableOptions) -> Result<Self> {
+    fn with_fills(self, file: &TableFile, options: &TableOptions) -> Result<Self> {
         Ok(match self {
             StreamColumns::Targets(targets) if options.impute.is_some() => {
-                let table = Table::read_with(path, &options.for_targets(&targets))?;
+                let table = Table::of_file(file, &options.for_targets(&targets))?;
                 StreamColumns::Schema(table.dataset(&targets)?.schema().clone())
             }
             StreamColumns::Labels(targets) if options.impute.is_some() => {
-                let table = Table::read_with(path, &options.for_targets(&targets))?;
+                let table = Table::of_file(file, &options.for_targets(&targets))?;
                 StreamColumns::Schema(table.labelled_dataset(&targets)?.schema().clone())
             }
             columns => columns,

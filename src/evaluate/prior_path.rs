@@ -11,7 +11,9 @@
 //! r, the smaller the weights inside and the nearer the network is to a linear model; r = 1 is one precision for all.
 //!
 //! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in two ways. Among priors whose held-out densities are within one
-//! paired standard error of the best, it takes the one of fewest effective parameters: on small sets the best is one by chance. And
+//! paired standard error of the best, it takes the one of fewest effective parameters: on small sets the best is one by chance.
+//! (Nothing counts as simpler than a linear model: among those with no more effective parameters than a linear model has in
+//! all, it takes the one that predicts best.) And
 //! as the noise of a fit is that of points which shaped the network, too small for new ones, it takes σ from held-out rows:
 //! σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
 //! same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
@@ -170,8 +172,9 @@ fn choose<'a, 'p>(paths: &'a [(Path<'p>, Walk)], choice: PriorPathChoice) -> Opt
     if choice == PriorPathChoice::Best {
         return Some(best);
     }
+    let linear = best.0.linear_parameters();
     let near = all().filter(|other| !is_worse(&stop(other).densities, &stop(&best).densities, ONE_ERROR));
-    near.reduce(|one, next| if stop(&next).effective < stop(&one).effective { next } else { one })
+    near.reduce(|one, next| if stop(&next).is_simpler(stop(&one), linear) { next } else { one })
 }
 
 /// The priors that were tried.
@@ -207,6 +210,13 @@ pub(super) struct NearMode {
 }
 
 impl Stop {
+    /// Whether it has fewer effective parameters than another; where neither has more than a linear model, whether it predicts
+    /// better.
+    fn is_simpler(&self, other: &Stop, linear: f64) -> bool {
+        let [own, theirs] = [self, other].map(|stop| stop.effective.max(linear));
+        own < theirs || own == theirs && self.step.held_out > other.step.held_out
+    }
+
     /// The network and noise of the greatest log posterior with all data.
     fn walker(&self, data: &Dataset) -> Result<Walker> {
         let mut best: Option<(f64, &NearMode)> = None;
@@ -301,6 +311,12 @@ pub(super) struct Path<'a> {
 }
 
 impl Path<'_> {
+    /// The parameters of a linear model in place of the network.
+    fn linear_parameters(&self) -> f64 {
+        let architecture = self.start.architecture();
+        ((architecture.n_inputs() + 1) * architecture.n_outputs()) as f64
+    }
+
     /// The mode on all data under the best prior: along the same path, or from the fold that fits best.
     fn finish(&self, stops: &[Stop], place: usize, data: &Dataset, family: &Family) -> Result<Mode> {
         let best = &stops[place];

@@ -396,7 +396,7 @@ fn linked(w: &mut Writer, setting: &Setting<'_>, mean: &Name, covariance: &Covar
             return Err(Error::Unsupported(Unsupported::Link {
                 link: "mc",
                 likelihood: setting.family.likelihood().name(),
-                instead: "centred, probit or bridge, or --method nn, whose samples travel in the file",
+                instead: "centred, probit or bridge, or the nn method, whose samples travel in the file",
             }));
         }
     };

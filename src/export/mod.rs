@@ -316,8 +316,8 @@ impl<'a> Plan<'a> {
 }
 
 /// What makes a file smaller.
-pub const SMALLER: &str = "a posterior with --structure kron, --structure low-rank:10 or --weights last-layer, fewer samples, or --precision f32 is \
-                       smaller";
+pub const SMALLER: &str =
+    "smaller: a Kronecker or low-rank structure, the last layer alone, fewer samples, or single precision";
 
 /// θ of every sample, whole; none where the method has none.
 fn samples(laplace: &Laplace, method: &Method, theta: &[f64], uncertain: &[bool]) -> Result<Option<Vec<Vec<f64>>>> {

@@ -49,7 +49,7 @@ const LONGEST_NAME: usize = 255;
 pub fn fitting_name(path: PathBuf) -> PathBuf {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     match name.len() > LONGEST_NAME {
-        true => path.with_file_name(format!("rla-{:032x}.partial", xxh3_128(name))),
+        true => path.with_file_name(format!("long-{:032x}.partial", xxh3_128(name))),
         false => path,
     }
 }

@@ -64,16 +64,7 @@ impl Laplace {
 
     /// The same for a model that is shared, such as the part of one that [`Weights`](super::Weights) select.
     pub fn fit_shared(model: Arc<dyn Model>, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
-        let data = Arc::new(data);
-        let (problem, prior, structure) = prepare(model, &*data, family, options)?;
-        let features = if structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
-        let sums = match &features {
-            Some(features) => accumulate(&features.problem(&problem), structure, &**features.data())?,
-            None => accumulate(&problem, structure, &*data)?,
-        };
-        let laplace = Self::factored(problem, data.schema(), prior, structure, sums)?;
-        let problem = Problem { data: Some(data), ..laplace.problem };
-        Ok(Self { problem, features: features.map(Arc::new), ..laplace })
+        Self::fit_watched(model, data, family, options, &())
     }
 
     /// Fits the posterior to data that are read in batches and not kept.
@@ -89,7 +80,7 @@ impl Laplace {
     }
 
     /// The posterior from its sums over the data.
-    fn factored(
+    pub(super) fn factored(
         problem: Problem,
         schema: &Schema,
         prior: Prior,

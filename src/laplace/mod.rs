@@ -62,6 +62,7 @@ pub use solver_report::SolverReport;
 pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
 };
+pub use watched::Watched;
 pub use weight_space::WeightSpace;
 pub use weights::{Choice, Weights};
 pub use without_matrix::Estimates;

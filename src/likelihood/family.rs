@@ -11,7 +11,7 @@ use crate::error::{Error, Result, UnknownLikelihood};
 
 /// A likelihood that can be had by name, with parameters that are replaced afterwards.
 pub trait Registered: Likelihood + Sized + 'static {
-    /// What it is for, in a line of `--help`.
+    /// What it is for, in one line.
     const HELP: &'static str;
 
     /// With default parameters.
@@ -21,7 +21,7 @@ pub trait Registered: Likelihood + Sized + 'static {
 /// An entry of the register.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// What it is for, in a line of `--help`.
+    /// What it is for, in one line.
     pub help: &'static str,
     new: fn() -> Arc<dyn Likelihood>,
 }

@@ -249,6 +249,15 @@ pub struct Explained {
     pub training: f64,
     /// Of the held-out rows, where there are some.
     pub held_out: Option<f64>,
+    /// Without held-out rows: of training rows by models that were trained again without them, fold by fold, where that is quick.
+    pub refits: Option<f64>,
+}
+
+impl Explained {
+    /// Of rows that the model has not seen.
+    pub fn of_new(&self) -> Option<f64> {
+        self.held_out.or(self.refits)
+    }
 }
 
 /// The network beside a linear model; a constant explains 0.

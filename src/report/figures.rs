@@ -150,6 +150,9 @@ impl Report {
                     chart =
                         chart.mark(Ink::Series(index), Mark::Line(curve.clone())).key(Ink::Series(index), name.clone());
                 }
+                if let Some((words, rest)) = self.other_classes(curves) {
+                    chart = chart.mark(Ink::Reference, Mark::Line(rest)).key(Ink::Reference, words);
+                }
                 let held = if single { "" } else { " The other inputs are held at their medians." };
                 let range =
                     if slice.range.is_some() { " Upright lines mark the range of the training data." } else { "" };
@@ -161,6 +164,21 @@ impl Report {
                 Figure { chart, caption }
             }
         }
+    }
+
+    /// The classes without a curve of their own: how many there are, and their probability together.
+    fn other_classes(&self, curves: &[(String, Vec<(f64, f64)>)]) -> Option<(String, Vec<(f64, f64)>)> {
+        let all = self.fitted.classes.first().map_or(0, Vec::len);
+        let count = all.checked_sub(curves.len()).filter(|count| *count > 0)?;
+        if self.fitted.family.likelihood().kind() != TargetKind::Label {
+            return None;
+        }
+        let (_, first) = curves.first()?;
+        let shown =
+            |place: usize| curves.iter().flat_map(|(_, curve)| curve.get(place)).fold(0.0, |sum, point| sum + point.1);
+        let rest = |(place, point): (usize, &(f64, f64))| (point.0, (1.0 - shown(place)).max(0.0));
+        let words = if count == 1 { "the other class".to_string() } else { format!("the other {count} together") };
+        Some((words, first.iter().enumerate().map(rest).collect()))
     }
 
     /// The axis of all bands along an input: it shows the observations, or the intervals where there are data, and some

@@ -138,21 +138,9 @@ impl Operator for Bilinear {
         );
     }
 
-    fn pull_back(&self, which: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, target: MatMut<'_, f64>) {
-        let other = seen.inputs[1 - which].get(..seen.points, ..);
-        self.add_pulled_back(which, deltas, other, target);
-    }
-
-    fn pull_back_along(
-        &self,
-        which: usize,
-        seen: &Seen<'_>,
-        deltas: [MatRef<'_, f64>; 2],
-        mut target: MatMut<'_, f64>,
-    ) {
-        self.pull_back(which, seen, deltas[1], target.rb_mut());
-        if let Some(slope) = seen.slope(1 - which) {
-            self.add_pulled_back(which, deltas[0], slope, target);
+    fn pull_back(&self, which: usize, order: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, target: MatMut<'_, f64>) {
+        if let Some(other) = seen.input(1 - which, order) {
+            self.add_pulled_back(which, deltas, other, target);
         }
     }
 }

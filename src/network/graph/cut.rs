@@ -5,7 +5,7 @@ use super::build::Term;
 use super::fixed::FixedLinear;
 use super::indices::Indices;
 use super::node::{Kind, Node};
-use super::places::{places, with_places};
+use super::places::with_places;
 
 impl Graph {
     /// The part of the graph that the parameters from `start` on do not move, whose outputs are the inputs of the second: the
@@ -73,7 +73,7 @@ impl Graph {
 
 /// Whether a node has parameters before `start`, and from it on.
 fn sides(kind: &Kind, start: usize) -> (bool, bool) {
-    places(kind).fold((false, false), |(before, after), places| match places {
+    kind.places().fold((false, false), |(before, after), places| match places {
         Indices::Range(range) => (before || range.start < start, after || range.end > start),
         Indices::List(list) => {
             (before || list.iter().any(|place| *place < start), after || list.iter().any(|place| *place >= start))

@@ -124,16 +124,22 @@ impl Operator for FixedLinear {
         self.fill(next..self.width, points, &mut outputs);
     }
 
-    fn pull_back(&self, which: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, mut target: MatMut<'_, f64>) {
+    fn pull_back(
+        &self,
+        which: usize,
+        order: usize,
+        seen: &Seen<'_>,
+        deltas: MatRef<'_, f64>,
+        mut target: MatMut<'_, f64>,
+    ) {
+        if order > 0 {
+            return;
+        }
         let start: usize = seen.inputs[..which].iter().map(|input| input.ncols()).sum();
         let own = start..start + target.ncols();
         for (output, column, weight) in self.terms().filter(|(_, column, _)| own.contains(column)) {
             let target = column_slice_mut(target.rb_mut().col_mut(column - start));
             add_scaled(weight, column_slice(deltas.col(output)), target);
         }
-    }
-
-    fn pull_back_along(&self, which: usize, seen: &Seen<'_>, deltas: [MatRef<'_, f64>; 2], target: MatMut<'_, f64>) {
-        self.pull_back(which, seen, deltas[1], target);
     }
 }

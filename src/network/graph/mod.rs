@@ -20,6 +20,7 @@ mod fixed;
 mod indices;
 mod node;
 mod operator;
+mod parametric;
 mod places;
 mod products;
 mod quadratic;
@@ -265,12 +266,11 @@ impl Graph {
                 own.copy_from(inputs[0]);
                 function.forward(points, own.as_mut(), &mut kept);
             }
-            Kind::Affine(affine) => {
-                let motion = affine::Motion { theta: &[], velocity: None };
-                affine.forward(motion, points, inputs[0], own.as_mut(), &mut kept, false);
-            }
             kind => {
-                if let Some(operator) = kind.operator() {
+                if let Some(constants) = kind.parametric() {
+                    let motion = parametric::Motion { theta: &[], velocity: None };
+                    constants.forward(motion, points, inputs[0], own.as_mut(), &mut kept, false);
+                } else if let Some(operator) = kind.operator() {
                     operator.forward(points, &inputs, own.as_mut());
                 }
             }

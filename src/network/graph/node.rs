@@ -19,7 +19,9 @@ use super::affine::Affine;
 use super::bilinear::Bilinear;
 use super::elementwise::Function;
 use super::fixed::FixedLinear;
+use super::indices::Indices;
 use super::operator::Operator;
+use super::parametric::Parametric;
 use super::scale_shift::ScaleShift;
 use super::softmax::Softmax;
 
@@ -153,10 +155,20 @@ impl Kind {
 
     /// Whether it has parameters.
     pub(super) fn is_parametric(&self) -> bool {
+        self.places().next().is_some()
+    }
+
+    /// Where its parameters are in θ.
+    pub(super) fn places(&self) -> impl Iterator<Item = &Indices> {
+        self.parametric().into_iter().flat_map(Parametric::places).flatten()
+    }
+
+    /// The node as one that may have parameters: its weights may be constants.
+    pub(super) fn parametric(&self) -> Option<&dyn Parametric> {
         match self {
-            Self::Affine(affine) => affine.has_params(),
-            Self::ScaleShift(_) => true,
-            _ => false,
+            Self::Affine(affine) => Some(affine),
+            Self::ScaleShift(scale) => Some(scale),
+            _ => None,
         }
     }
 }

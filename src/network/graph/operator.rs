@@ -31,11 +31,11 @@ use faer::{MatMut, MatRef};
 ///             outputs[(row, 0)] = if still { 0.0 } else { inputs[0].row(row).iter().sum() };
 ///         }
 ///     }
-///     fn pull_back(&self, _which: usize, _seen: &Seen<'_>, deltas: MatRef<'_, f64>, target: MatMut<'_, f64>) {
-///         target.col_iter_mut().for_each(|mut column| column += deltas.col(0));
-///     }
-///     fn pull_back_along(&self, which: usize, seen: &Seen<'_>, deltas: [MatRef<'_, f64>; 2], target: MatMut<'_, f64>) {
-///         self.pull_back(which, seen, deltas[1], target);
+///     fn pull_back(&self, _: usize, order: usize, _: &Seen<'_>, deltas: MatRef<'_, f64>, target: MatMut<'_, f64>) {
+///         // A sum pulls back in the same way everywhere.
+///         if order == 0 {
+///             target.col_iter_mut().for_each(|mut column| column += deltas.col(0));
+///         }
 ///     }
 /// }
 ///
@@ -56,11 +56,9 @@ pub trait Operator: Send + Sync + std::fmt::Debug {
     fn width(&self, inputs: &[usize]) -> Result<usize, String>;
     /// Writes the Taylor coefficients of the value.
     fn forward(&self, points: usize, inputs: &[MatRef<'_, f64>], outputs: MatMut<'_, f64>);
-    /// Adds, to the sensitivities of one input, what those of the value (M rows) give.
-    fn pull_back(&self, which: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, target: MatMut<'_, f64>);
-    /// Adds, to the derivatives δ̇ of an input's sensitivities along the velocity of the forward sweep, what `[δ, δ̇]` of the
-    /// value give.
-    fn pull_back_along(&self, which: usize, seen: &Seen<'_>, deltas: [MatRef<'_, f64>; 2], target: MatMut<'_, f64>);
+    /// Adds, to the sensitivities of one input, what those of the value (M rows) give: δ → Bδ at order 0, and at order 1 the
+    /// derivative of B along the velocity of the forward sweep, δ → Ḃδ.
+    fn pull_back(&self, which: usize, order: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, target: MatMut<'_, f64>);
     /// Whether it reads its own value in a pull-back, so that no later node may replace it in place.
     fn needs_value(&self) -> bool {
         false
@@ -79,9 +77,9 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// The first coefficient of an input, where it moves.
-    pub fn slope(&self, which: usize) -> Option<MatRef<'a, f64>> {
-        let input = self.inputs.get(which)?;
-        (input.nrows() > self.points).then(|| input.get(self.points..2 * self.points, ..))
+    /// A coefficient of an input; `None` where it is zero, since the input does not move.
+    pub fn input(&self, which: usize, order: usize) -> Option<MatRef<'a, f64>> {
+        let rows = order * self.points..(order + 1) * self.points;
+        self.inputs.get(which).filter(|input| input.nrows() >= rows.end).map(|input| input.get(rows, ..))
     }
 }

@@ -23,22 +23,6 @@ impl Graph {
     }
 }
 
-/// All places of a node's parameters in θ.
-pub(super) fn places(kind: &Kind) -> impl Iterator<Item = &Indices> {
-    let (first, second) = match kind {
-        Kind::Affine(affine) => (
-            match &affine.weight {
-                Some(Weight::Parameters(places)) => Some(places),
-                _ => None,
-            },
-            affine.bias.as_ref(),
-        ),
-        Kind::ScaleShift(scale) => (scale.scale.as_ref(), scale.shift.as_ref()),
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
-}
-
 /// The node with other places in θ.
 pub(super) fn with_places(kind: &Kind, moved: impl Fn(&Indices) -> Indices) -> Kind {
     let mut kind = kind.clone();

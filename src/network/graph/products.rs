@@ -8,6 +8,7 @@ use faer::{Mat, MatMut, MatRef};
 use rayon::prelude::*;
 
 use super::bundle::{Bundle, Uses};
+use super::parametric::Parametric;
 use super::rows::NodeRows;
 use super::tape::Tapes;
 use super::{Graph, Kind};
@@ -38,49 +39,36 @@ impl Graph {
             window: (n, 0),
             sensitivities: tapes.sensitivities[node].as_ref(),
             along: tapes.along[node].as_ref(),
+            with_bias: true,
         }
     }
 
     /// The nodes with parameters.
-    fn parametric(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.nodes.len()).filter(|node| self.nodes[*node].kind.is_parametric())
+    fn parametric(&self) -> impl Iterator<Item = (usize, &dyn Parametric)> + '_ {
+        let with = self.nodes.iter().enumerate().filter(|(_, node)| node.kind.is_parametric());
+        with.filter_map(|(index, node)| Some((index, node.kind.parametric()?)))
     }
 
     /// The rows of the parameters of a bundle: M × their number.
     pub(super) fn bundle_rows(&self, bundle: &Bundle, still: &[Mat<f64>], tapes: &Tapes, target: MatMut<'_, f64>) {
-        let rows = |node: usize| self.node_rows(node, still, tapes);
-        self.write_rows(bundle, target, |node| (rows(node).sensitivities, Some(rows(node).inputs), true), |_| None);
+        self.write_rows(bundle, target, |node| std::iter::once(self.node_rows(node, still, tapes)));
     }
 
-    /// Sums of δhᵀ and δ over the nodes of a bundle, for two kinds of pairs of δ and h.
-    fn write_rows<'a>(
+    /// Sums of rows over the nodes of a bundle.
+    fn write_rows<'a, I: Iterator<Item = NodeRows<'a>>>(
         &self,
         bundle: &Bundle,
         mut target: MatMut<'_, f64>,
-        first: impl Fn(usize) -> (MatRef<'a, f64>, Option<MatRef<'a, f64>>, bool),
-        second: impl Fn(usize) -> Option<(MatRef<'a, f64>, MatRef<'a, f64>)>,
+        of: impl Fn(usize) -> I,
     ) {
-        let fresh = matches!(bundle.uses, Uses::Single { .. });
-        if !fresh {
+        let single = matches!(bundle.uses, Uses::Single { .. });
+        if !single {
             target.fill(0.0);
         }
         for node in bundle.nodes() {
-            let (deltas, inputs, with_bias) = first(node);
-            let along = second(node);
-            match &self.nodes[node].kind {
-                Kind::Affine(affine) => {
-                    affine.add_rows(deltas, inputs, with_bias, &bundle.range, fresh, target.rb_mut());
-                    if let Some((deltas, inputs)) = along {
-                        affine.add_rows(deltas, Some(inputs), false, &bundle.range, false, target.rb_mut());
-                    }
-                }
-                Kind::ScaleShift(scale) => {
-                    scale.add_rows(deltas, inputs, with_bias, &bundle.range, target.rb_mut());
-                    if let Some((deltas, inputs)) = along {
-                        scale.add_rows(deltas, Some(inputs), false, &bundle.range, target.rb_mut());
-                    }
-                }
-                _ => {}
+            let Some(own) = self.nodes[node].kind.parametric() else { continue };
+            for (place, rows) in of(node).enumerate() {
+                own.add_rows(rows, &bundle.range, single && place == 0, target.rb_mut());
             }
         }
     }
@@ -94,14 +82,9 @@ impl Graph {
 
     /// The derivatives of the rows along the velocity as a dense M × D matrix: δ̇h₀ᵀ + δh₁ᵀ.
     pub fn rows_along(&self, still: &[Mat<f64>], tapes: &Tapes, mut target: MatMut<'_, f64>) {
-        let rows = |node: usize| self.node_rows(node, still, tapes);
         for bundle in &self.bundles {
-            self.write_rows(
-                bundle,
-                target.rb_mut().get_mut(.., bundle.range.clone()),
-                |node| (rows(node).along, Some(rows(node).inputs), true),
-                |node| rows(node).inputs_along.map(|inputs| (rows(node).sensitivities, inputs)),
-            );
+            let target = target.rb_mut().get_mut(.., bundle.range.clone());
+            self.write_rows(bundle, target, |node| self.node_rows(node, still, tapes).terms_along());
         }
     }
 
@@ -130,37 +113,6 @@ impl Graph {
         }
     }
 
-    fn add_times(
-        &self,
-        node: usize,
-        direction: &[f64],
-        rows: NodeRows<'_>,
-        scratch: &mut Scratch,
-        product: &mut [f64],
-    ) {
-        match &self.nodes[node].kind {
-            Kind::Affine(affine) => affine.times(direction, rows, scratch, product),
-            Kind::ScaleShift(scale) => scale.times(direction, rows, scratch, product),
-            _ => {}
-        }
-    }
-
-    fn add_transpose_times(
-        &self,
-        node: usize,
-        weights: &[f64],
-        rows: NodeRows<'_>,
-        (inputs, with_bias): (Option<MatRef<'_, f64>>, bool),
-        scratch: &mut Scratch,
-        product: &mut [f64],
-    ) {
-        match &self.nodes[node].kind {
-            Kind::Affine(affine) => affine.transpose_times(weights, rows, inputs, with_bias, scratch, product),
-            Kind::ScaleShift(scale) => scale.transpose_times(weights, rows, inputs, with_bias, scratch, product),
-            _ => {}
-        }
-    }
-
     /// Adds J̃ u.
     pub fn times(
         &self,
@@ -170,8 +122,8 @@ impl Graph {
         scratch: &mut Scratch,
         product: &mut [f64],
     ) {
-        for node in self.parametric() {
-            self.add_times(node, direction, self.node_rows(node, still, tapes), scratch, product);
+        for (node, own) in self.parametric() {
+            own.times(direction, self.node_rows(node, still, tapes), scratch, product);
         }
     }
 
@@ -185,9 +137,8 @@ impl Graph {
         product: &mut [f64],
     ) {
         product.fill(0.0);
-        for node in self.parametric() {
-            let rows = self.node_rows(node, still, tapes);
-            self.add_transpose_times(node, weights, rows, (Some(rows.inputs), true), scratch, product);
+        for (node, own) in self.parametric() {
+            own.transpose_times(weights, self.node_rows(node, still, tapes), scratch, product);
         }
     }
 
@@ -201,12 +152,9 @@ impl Graph {
         product: &mut [f64],
     ) {
         product.fill(0.0);
-        for node in self.parametric() {
-            let rows = self.node_rows(node, still, tapes);
-            let along = NodeRows { sensitivities: rows.along, ..rows };
-            self.add_transpose_times(node, weights, along, (Some(rows.inputs), true), scratch, product);
-            if rows.inputs_along.is_some() {
-                self.add_transpose_times(node, weights, rows, (rows.inputs_along, false), scratch, product);
+        for (node, own) in self.parametric() {
+            for rows in self.node_rows(node, still, tapes).terms_along() {
+                own.transpose_times(weights, rows, scratch, product);
             }
         }
     }
@@ -282,15 +230,10 @@ impl Graph {
     ) {
         let image = &mut image[..columns * points.len()];
         image.fill(0.0);
-        for node in self.parametric() {
-            let rows = self.node_rows(node, still, tapes).part(points.clone());
-            self.add_times(node, direction, rows, scratch, image);
-        }
+        let rows = |node: usize| self.node_rows(node, still, tapes).part(points.clone());
+        self.parametric().for_each(|(node, own)| own.times(direction, rows(node), scratch, image));
         target.fill(0.0);
-        for node in self.parametric() {
-            let rows = self.node_rows(node, still, tapes).part(points.clone());
-            self.add_transpose_times(node, image, rows, (Some(rows.inputs), true), scratch, target);
-        }
+        self.parametric().for_each(|(node, own)| own.transpose_times(image, rows(node), scratch, target));
     }
 
     /// The points that [`normal_times`](Self::normal_times) takes at a time, with K rows each; all where so few would fit that
@@ -300,7 +243,8 @@ impl Graph {
             let inputs: usize = self.nodes[node].inputs.iter().map(|input| self.widths[*input]).sum();
             inputs + (columns + 1) * self.widths[node]
         };
-        let points = NEAR / self.parametric().map(width).sum::<usize>().max(1) / FEWEST_TOGETHER * FEWEST_TOGETHER;
+        let points = NEAR / self.parametric().map(|(node, _)| width(node)).sum::<usize>().max(1) / FEWEST_TOGETHER
+            * FEWEST_TOGETHER;
         (points > 0).then_some(points)
     }
 
@@ -310,7 +254,7 @@ impl Graph {
             Kind::Affine(affine) => self.widths[node] as f64 * (affine.inputs + columns) as f64,
             _ => self.widths[node] as f64 * (1 + columns) as f64,
         };
-        points as f64 * self.parametric().map(work).sum::<f64>()
+        points as f64 * self.parametric().map(|(node, _)| work(node)).sum::<f64>()
     }
 
     /// The number of f64 values per point that the verbs take from a [`Scratch`], apart from those of Gram matrices.
@@ -319,6 +263,6 @@ impl Graph {
             Kind::Affine(affine) => affine.room().max(affine.group_outputs()),
             _ => 1,
         };
-        self.parametric().map(width).max().unwrap_or(0)
+        self.parametric().map(|(node, _)| width(node)).max().unwrap_or(0)
     }
 }

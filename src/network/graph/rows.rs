@@ -20,9 +20,18 @@ pub(super) struct NodeRows<'a> {
     pub(super) sensitivities: MatRef<'a, f64>,
     /// M × outputs: δ̇; empty unless they were pulled back along a velocity.
     pub(super) along: MatRef<'a, f64>,
+    /// Whether Σ_t δ_t for the biases belongs to the row.
+    pub(super) with_bias: bool,
 }
 
 impl<'a> NodeRows<'a> {
+    /// The derivative of the row along the velocity as two rows, δ̇h₀ᵀ and δh₁ᵀ.
+    pub(super) fn terms_along(self) -> impl Iterator<Item = Self> {
+        let moved = Self { sensitivities: self.along, ..self };
+        let shifted = self.inputs_along.map(|inputs| Self { inputs, with_bias: false, ..self });
+        std::iter::once(moved).chain(shifted)
+    }
+
     /// N, the number of points.
     pub(super) fn n_points(&self) -> usize {
         self.inputs.nrows()

@@ -7,10 +7,12 @@ use faer::prelude::ReborrowMut;
 use faer::{Accum, MatMut, MatRef};
 use serde::{Deserialize, Serialize};
 
-use super::affine::row_products;
+use super::affine::verbs::{row_products, weighted_sum};
 use super::indices::Indices;
+use super::parametric::{Motion, Parametric};
 use super::rows::NodeRows;
-use crate::linalg::{add_products, add_scaled, affine, column_slice, column_slice_mut, dot};
+use super::tape::Kept;
+use crate::linalg::{add_products, add_scaled, affine, column_slice, column_slice_mut, dot, sum};
 use crate::map::Scratch;
 
 /// The parameters of every column, by their places in θ.
@@ -41,24 +43,30 @@ impl ScaleShift {
     fn shift_of(&self, of: &[f64], column: usize) -> f64 {
         self.shift.as_ref().map_or(0.0, |places| of[places.get(column)])
     }
+}
 
-    /// Writes the Taylor coefficients of the outputs.
-    pub(super) fn forward(
+impl Parametric for ScaleShift {
+    fn places(&self) -> [Option<&Indices>; 2] {
+        [self.scale.as_ref(), self.shift.as_ref()]
+    }
+
+    fn forward(
         &self,
-        theta: &[f64],
-        velocity: Option<&[f64]>,
+        motion: Motion<'_>,
         n: usize,
         inputs: MatRef<'_, f64>,
         outputs: MatMut<'_, f64>,
+        _kept: &mut Kept,
+        _leaves: bool,
     ) {
         for (column, (input, output)) in inputs.col_iter().zip(outputs.col_iter_mut()).enumerate() {
             let (input, output) = (column_slice(input), column_slice_mut(output));
             let rows = input.len().min(output.len());
-            let scale = self.scale_of(theta, column, 1.0);
-            affine(self.shift_of(theta, column), scale, &input[..n], &mut output[..n]);
+            let scale = self.scale_of(motion.theta, column, 1.0);
+            affine(self.shift_of(motion.theta, column), scale, &input[..n], &mut output[..n]);
             affine(0.0, scale, &input[n..rows], &mut output[n..rows]);
             output[rows.max(n)..].fill(0.0);
-            if let Some(velocity) = velocity {
+            if let Some(velocity) = motion.velocity {
                 let still = rows.min(output.len() - n);
                 add_scaled(self.scale_of(velocity, column, 0.0), &input[..still], &mut output[n..n + still]);
                 let shift = self.shift_of(velocity, column);
@@ -67,18 +75,18 @@ impl ScaleShift {
         }
     }
 
-    /// The sensitivities of the inputs; with a velocity in place of θ (`moves`), what it adds to their derivatives.
-    pub(super) fn pull_back(
+    fn pull_back(
         &self,
-        of: &[f64],
-        moves: bool,
+        motion: Motion<'_>,
+        order: usize,
         deltas: MatRef<'_, f64>,
         accumulate: Accum,
         target: MatMut<'_, f64>,
+        _kept: &mut Kept,
     ) {
         for (column, (deltas, target)) in deltas.col_iter().zip(target.col_iter_mut()).enumerate() {
             let (deltas, target) = (column_slice(deltas), column_slice_mut(target));
-            let scale = self.scale_of(of, column, if moves { 0.0 } else { 1.0 });
+            let scale = self.scale_of(motion.of_order(order), column, if order > 0 { 0.0 } else { 1.0 });
             match accumulate {
                 Accum::Replace => affine(0.0, scale, deltas, target),
                 Accum::Add => add_scaled(scale, deltas, target),
@@ -86,34 +94,25 @@ impl ScaleShift {
         }
     }
 
-    /// Adds Σ δh and Σ δ for the parameters of a range of θ; without inputs, the shifts' part alone.
-    pub(super) fn add_rows(
-        &self,
-        deltas: MatRef<'_, f64>,
-        inputs: Option<MatRef<'_, f64>>,
-        with_shift: bool,
-        range: &std::ops::Range<usize>,
-        mut target: MatMut<'_, f64>,
-    ) {
+    fn add_rows(&self, rows: NodeRows<'_>, range: &std::ops::Range<usize>, fresh: bool, mut target: MatMut<'_, f64>) {
+        if fresh {
+            target.fill(0.0);
+        }
         let column_of = |place: usize| -> Option<usize> { range.contains(&place).then(|| place - range.start) };
-        for (column, deltas) in deltas.col_iter().enumerate() {
+        for (column, deltas) in rows.sensitivities.col_iter().enumerate() {
             let deltas = column_slice(deltas);
-            if let (Some(places), Some(inputs)) = (&self.scale, inputs)
-                && let Some(own) = column_of(places.get(column))
-            {
+            if let Some(own) = self.scale.as_ref().and_then(|places| column_of(places.get(column))) {
                 let target = column_slice_mut(target.rb_mut().col_mut(own));
-                row_products(deltas, column_slice(inputs.col(column)), false, target);
+                row_products(deltas, column_slice(rows.inputs.col(column)), false, target);
             }
-            if let Some(places) = self.shift.as_ref().filter(|_| with_shift)
-                && let Some(own) = column_of(places.get(column))
-            {
+            let shift = self.shift.as_ref().filter(|_| rows.with_bias);
+            if let Some(own) = shift.and_then(|places| column_of(places.get(column))) {
                 add_scaled(1.0, deltas, column_slice_mut(target.rb_mut().col_mut(own)));
             }
         }
     }
 
-    /// Adds the product of the rows with a direction.
-    pub(super) fn times(&self, direction: &[f64], rows: NodeRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
+    fn times(&self, direction: &[f64], rows: NodeRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
         let n = rows.n_points().max(1);
         let change = scratch.numbers(n);
         for (column, (input, deltas)) in rows.inputs.col_iter().zip(rows.sensitivities.col_iter()).enumerate() {
@@ -125,25 +124,16 @@ impl ScaleShift {
         }
     }
 
-    /// Adds Σₘ wₘ rowₘ for these inputs; without them, the shifts' part alone.
-    pub(super) fn transpose_times(
-        &self,
-        weights: &[f64],
-        rows: NodeRows<'_>,
-        inputs: Option<MatRef<'_, f64>>,
-        with_shift: bool,
-        scratch: &mut Scratch,
-        product: &mut [f64],
-    ) {
+    fn transpose_times(&self, weights: &[f64], rows: NodeRows<'_>, scratch: &mut Scratch, product: &mut [f64]) {
         let n = rows.n_points().max(1);
         let weighted = scratch.numbers(n);
         for (column, deltas) in rows.sensitivities.col_iter().enumerate() {
-            super::affine::weighted_sum(rows.by_rows(deltas), weights, weighted);
-            if let (Some(places), Some(inputs)) = (&self.scale, inputs) {
-                product[places.get(column)] += dot(weighted, column_slice(inputs.col(column)));
+            weighted_sum(rows.by_rows(deltas), weights, weighted);
+            if let Some(places) = &self.scale {
+                product[places.get(column)] += dot(weighted, column_slice(rows.inputs.col(column)));
             }
-            if let Some(places) = self.shift.as_ref().filter(|_| with_shift) {
-                product[places.get(column)] += crate::linalg::sum(weighted);
+            if let Some(places) = self.shift.as_ref().filter(|_| rows.with_bias) {
+                product[places.get(column)] += sum(weighted);
             }
         }
     }

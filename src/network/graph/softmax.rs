@@ -1,7 +1,7 @@
 //! p = eᶻ/Σeᶻ over an axis. The largest z is subtracted as a constant, which p does not see.
 //!
-//! With μ = p·z₁ and c = z₁ − μ, p₁ = p∘c and p₂ = p∘(z₂ + ½c² − p·(z₂ + ½c²)). δ pulls back to p∘(δ − p·δ), and its derivative
-//! to p₁∘(δ − p·δ) + p∘(δ̇ − p₁·δ − p·δ̇).
+//! With μ = p·z₁ and c = z₁ − μ, p₁ = p∘c and p₂ = p∘(z₂ + ½c² − p·(z₂ + ½c²)). δ pulls back to p∘(δ − p·δ), and along
+//! the velocity to p₁∘(δ − p·δ) − p∘(p₁·δ) besides.
 
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{MatMut, MatRef};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::operator::{Operator, Seen};
 use crate::elementary::{at_least, exp};
-use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, scale_by};
+use crate::linalg::{add_products, column_slice, column_slice_mut, scale_by};
 
 /// eᶻ/Σeᶻ over the middle one of three axes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,47 +113,33 @@ impl Operator for Softmax {
         }
     }
 
-    fn pull_back(&self, _which: usize, seen: &Seen<'_>, deltas: MatRef<'_, f64>, mut target: MatMut<'_, f64>) {
+    fn pull_back(
+        &self,
+        _which: usize,
+        order: usize,
+        seen: &Seen<'_>,
+        deltas: MatRef<'_, f64>,
+        mut target: MatMut<'_, f64>,
+    ) {
         let n = seen.points.max(1);
-        let mut sum = vec![0.0; n];
-        let p = |column: usize| &column_slice(seen.value.col(column))[..seen.points];
+        let p = |column: usize, order: usize| &column_slice(seen.value.col(column))[order * n..(order + 1) * n];
+        let mut means = [vec![0.0; n], vec![0.0; n]];
         for line in self.lines() {
             for k in 0..deltas.nrows() / n {
                 let delta = |column: usize| &column_slice(deltas.col(column))[k * n..(k + 1) * n];
-                weighted(line.clone().map(|column| (p(column), delta(column))), &mut sum);
+                for (of, mean) in means[..=order].iter_mut().enumerate() {
+                    weighted(line.clone().map(|column| (p(column, of), delta(column))), mean);
+                }
                 for column in line.clone() {
                     let target = &mut column_slice_mut(target.rb_mut().col_mut(column))[k * n..(k + 1) * n];
-                    for (((target, delta), p), mean) in target.iter_mut().zip(delta(column)).zip(p(column)).zip(&sum) {
+                    let terms = p(column, order).iter().zip(delta(column)).zip(&means[0]);
+                    for (target, ((p, delta), mean)) in target.iter_mut().zip(terms) {
                         *target += p * (delta - mean);
                     }
-                }
-            }
-        }
-    }
-
-    fn pull_back_along(
-        &self,
-        which: usize,
-        seen: &Seen<'_>,
-        deltas: [MatRef<'_, f64>; 2],
-        mut target: MatMut<'_, f64>,
-    ) {
-        self.pull_back(which, seen, deltas[1], target.rb_mut());
-        let n = seen.points.max(1);
-        let (mut mean, mut moved) = (vec![0.0; n], vec![0.0; n]);
-        let p = |column: usize, order: usize| &column_slice(seen.value.col(column))[order * n..(order + 1) * n];
-        for line in self.lines() {
-            for k in 0..deltas[0].nrows() / n {
-                let delta = |column: usize| &column_slice(deltas[0].col(column))[k * n..(k + 1) * n];
-                weighted(line.clone().map(|column| (p(column, 0), delta(column))), &mut mean);
-                weighted(line.clone().map(|column| (p(column, 1), delta(column))), &mut moved);
-                for column in line.clone() {
-                    let target = &mut column_slice_mut(target.rb_mut().col_mut(column))[k * n..(k + 1) * n];
-                    let apart: Vec<f64> = delta(column).iter().zip(&mean).map(|(delta, mean)| delta - mean).collect();
-                    add_products(p(column, 1), &apart, target);
-                    let mut back = moved.clone();
-                    scale_by(p(column, 0), &mut back);
-                    add_scaled(-1.0, &back, target);
+                    if order > 0 {
+                        let terms = p(column, 0).iter().zip(&means[1]);
+                        target.iter_mut().zip(terms).for_each(|(target, (p, moved))| *target -= p * moved);
+                    }
                 }
             }
         }

@@ -6,8 +6,8 @@ use faer::prelude::ReborrowMut;
 use faer::{Accum, Mat, MatMut, MatRef};
 use rayon::prelude::*;
 
-use super::affine::Motion;
 use super::operator::Seen;
+use super::parametric::Motion;
 use super::tape::{Kept, Tapes};
 use super::{Graph, Kind, elementwise};
 use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, share, threads_are_free};
@@ -18,8 +18,7 @@ const SUMMED_TOGETHER: usize = 256;
 
 /// What a forward sweep computes.
 struct Sweep<'a> {
-    theta: &'a [f64],
-    velocity: Option<&'a [f64]>,
+    motion: Motion<'a>,
     /// Taylor coefficients: one, two or three.
     coefficients: usize,
     /// The rows per point of the pull-back that adds what wide layers leave out of the second coefficients.
@@ -91,7 +90,7 @@ impl Graph {
 
     /// The outputs.
     pub fn forward(&self, theta: &[f64], still: &[Mat<f64>], tapes: &mut Tapes) {
-        let sweep = Sweep { theta, velocity: None, coefficients: 1, leaves_for: None };
+        let sweep = Sweep { motion: Motion { theta, velocity: None }, coefficients: 1, leaves_for: None };
         self.sweep(&sweep, still, tapes, &mut |_, _| {});
     }
 
@@ -105,7 +104,7 @@ impl Graph {
         still: &[Mat<f64>],
         tapes: &mut Tapes,
     ) {
-        let sweep = Sweep { theta, velocity: Some(velocity), coefficients: 3, leaves_for };
+        let sweep = Sweep { motion: Motion { theta, velocity: Some(velocity) }, coefficients: 3, leaves_for };
         self.sweep(&sweep, still, tapes, &mut |_, _| {});
     }
 
@@ -119,7 +118,7 @@ impl Graph {
         tapes: &mut Tapes,
         show: &mut dyn FnMut(MatRef<'_, f64>),
     ) {
-        let sweep = Sweep { theta, velocity: Some(velocity), coefficients: 2, leaves_for: None };
+        let sweep = Sweep { motion: Motion { theta, velocity: Some(velocity) }, coefficients: 2, leaves_for: None };
         self.sweep(&sweep, still, tapes, &mut |index, values| {
             if self.nodes[index].kind.has_kink() {
                 show(values);
@@ -150,19 +149,14 @@ impl Graph {
                     show(index, outputs.as_ref());
                     function.forward(points, outputs, &mut kept);
                 }
-                Kind::Affine(affine) => {
-                    let motion = Motion { theta: sweep.theta, velocity: sweep.velocity };
-                    let leaves = sweep.leaves_for.is_some_and(|columns| self.leaves_seconds(index, columns));
-                    let h = match node.inputs.is_empty() {
-                        true => MatRef::from_column_major_slice(&[], points, 0),
-                        false => input(0),
-                    };
-                    affine.forward(motion, points, h, outputs, &mut kept, leaves);
-                }
-                Kind::ScaleShift(scale) => scale.forward(sweep.theta, sweep.velocity, points, input(0), outputs),
                 kind => {
                     let inputs: Vec<MatRef<'_, f64>> = (0..node.inputs.len()).map(input).collect();
-                    if let Some(operator) = kind.operator() {
+                    if let Some(own) = kind.parametric() {
+                        let leaves = sweep.leaves_for.is_some_and(|columns| self.leaves_seconds(index, columns));
+                        let nothing = MatRef::from_column_major_slice(&[], points, 0);
+                        let h = inputs.first().copied().unwrap_or(nothing);
+                        own.forward(sweep.motion, points, h, outputs, &mut kept, leaves);
+                    } else if let Some(operator) = kind.operator() {
                         operator.forward(points, &inputs, outputs.rb_mut());
                     }
                 }
@@ -229,12 +223,13 @@ impl Graph {
                 }
                 let accumulate = if std::mem::replace(&mut written[to], true) { Accum::Add } else { Accum::Replace };
                 let mut target = std::mem::replace(&mut tapes.sensitivities[to], Mat::new());
-                self.pull_one(index, which, theta, own.as_ref(), accumulate, target.as_mut(), still, tapes);
+                let motion = Motion { theta, velocity };
+                self.pull_one((index, which), motion, &[own.as_ref()], (accumulate, &mut target), (still, tapes));
                 tapes.sensitivities[to] = target;
-                if let Some(velocity) = velocity {
+                if velocity.is_some() {
                     let mut target = std::mem::replace(&mut tapes.along[to], Mat::new());
-                    let (of, deltas) = ([theta, velocity], [own.as_ref(), moving.as_ref()]);
-                    self.pull_one_along((index, which), of, deltas, accumulate, target.as_mut(), still, tapes);
+                    let deltas = [moving.as_ref(), own.as_ref()];
+                    self.pull_one((index, which), motion, &deltas, (accumulate, &mut target), (still, tapes));
                     tapes.along[to] = target;
                 }
                 if let Some((_, seconds)) = left_out.as_mut().filter(|left| self.leaves_seconds(index, left.0)) {
@@ -246,78 +241,33 @@ impl Graph {
         }
     }
 
-    /// What the sensitivities of a node give to those of one input.
-    #[allow(clippy::too_many_arguments, reason = "one node, one input, and where both are kept")]
+    /// What `[δ]` of a node give to δ of one input, or `[δ̇, δ]` to δ̇.
     fn pull_one(
         &self,
-        index: usize,
-        which: usize,
-        theta: &[f64],
-        deltas: MatRef<'_, f64>,
-        accumulate: Accum,
-        mut target: MatMut<'_, f64>,
-        still: &[Mat<f64>],
-        tapes: &mut Tapes,
-    ) {
-        match &self.nodes[index].kind {
-            Kind::Affine(affine) => {
-                affine.pull_back(theta, false, deltas, accumulate, target, &mut tapes.kept[index]);
-            }
-            Kind::ScaleShift(scale) => scale.pull_back(theta, false, deltas, accumulate, target),
-            Kind::Elementwise(_) => add_or_copy(deltas, accumulate, target),
-            kind => {
-                clear(accumulate, target.rb_mut());
-                if let Some(operator) = kind.operator() {
-                    self.seen(index, 1, still, tapes, |seen| operator.pull_back(which, seen, deltas, target));
-                }
-            }
-        }
-    }
-
-    /// Calls `work` with the inputs and the value of a node.
-    fn seen(&self, index: usize, coefficients: usize, still: &[Mat<f64>], tapes: &Tapes, work: impl FnOnce(&Seen<'_>)) {
-        let inputs: Vec<MatRef<'_, f64>> =
-            self.nodes[index].inputs.iter().map(|input| self.value(*input, coefficients, still, tapes)).collect();
-        let value = self.value(index, coefficients, still, tapes);
-        work(&Seen { points: tapes.points, inputs: &inputs, value });
-    }
-
-    /// What `[δ, δ̇]` of a node give to δ̇ of one input.
-    #[allow(clippy::too_many_arguments, reason = "one node, one input, and where both are kept")]
-    fn pull_one_along(
-        &self,
         (index, which): (usize, usize),
-        [theta, velocity]: [&[f64]; 2],
-        deltas: [MatRef<'_, f64>; 2],
-        accumulate: Accum,
-        mut target: MatMut<'_, f64>,
-        still: &[Mat<f64>],
-        tapes: &mut Tapes,
+        motion: Motion<'_>,
+        deltas: &[MatRef<'_, f64>],
+        (mut accumulate, target): (Accum, &mut Mat<f64>),
+        (still, tapes): (&[Mat<f64>], &mut Tapes),
     ) {
-        match &self.nodes[index].kind {
-            Kind::Affine(affine) => {
-                let kept = &mut tapes.kept[index];
-                affine.pull_back(theta, false, deltas[1], accumulate, target.rb_mut(), kept);
-                affine.pull_back(velocity, true, deltas[0], Accum::Add, target, kept);
-            }
-            Kind::ScaleShift(scale) => {
-                scale.pull_back(theta, false, deltas[1], accumulate, target.rb_mut());
-                scale.pull_back(velocity, true, deltas[0], Accum::Add, target);
-            }
-            Kind::Elementwise(_) => add_or_copy(deltas[1], accumulate, target),
-            kind => {
-                clear(accumulate, target.rb_mut());
-                if let Some(operator) = kind.operator() {
-                    self.seen(index, 2, still, tapes, |seen| operator.pull_back_along(which, seen, deltas, target));
+        let node = &self.nodes[index];
+        for (order, delta) in deltas.iter().enumerate() {
+            if let Some(own) = node.kind.parametric() {
+                own.pull_back(motion, order, *delta, accumulate, target.as_mut(), &mut tapes.kept[index]);
+            } else if let Some(operator) = node.kind.operator() {
+                if accumulate == Accum::Replace {
+                    target.col_iter_mut().for_each(|column| column_slice_mut(column).fill(0.0));
                 }
+                let value = |node: usize| self.value(node, deltas.len(), still, tapes);
+                let inputs: Vec<MatRef<'_, f64>> = node.inputs.iter().map(|input| value(*input)).collect();
+                let seen = Seen { points: tapes.points, inputs: &inputs, value: value(index) };
+                operator.pull_back(which, order, &seen, *delta, target.as_mut());
+            } else if order == 0 {
+                // What an elementwise node does to its sensitivities is done to them before.
+                add_or_copy(*delta, accumulate, target.as_mut());
             }
+            accumulate = Accum::Add;
         }
-    }
-}
-
-fn clear(accumulate: Accum, target: MatMut<'_, f64>) {
-    if accumulate == Accum::Replace {
-        target.col_iter_mut().for_each(|column| column_slice_mut(column).fill(0.0));
     }
 }
 

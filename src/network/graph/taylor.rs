@@ -21,7 +21,9 @@ use rayon::prelude::*;
 
 use super::tape::Kept;
 use crate::elementary::vectorized;
-use crate::linalg::{column_slice, column_slice_mut, dot, is_worth_sharing, multiply, share};
+use crate::linalg::{
+    column_slice, column_slice_mut, dot, in_parts, is_worth_sharing, multiply, multiply_with_offsets, share,
+};
 use crate::map::resize;
 
 /// From this many points and weights on it is faster: by 5 to 20 % at 32 points and 50 × 50 weights, by 15 to 20 at 100 points
@@ -140,6 +142,76 @@ fn separate(s: f64, biases: [f64; 2], z0: &mut [f64], z1: &mut [f64], z2: &[f64]
             }
         },
     );
+}
+
+/// Writes z₀, z₁ and z₂ of one tap, as many of them as the outputs have room for.
+pub(super) fn sums(
+    (parameters, change): (Parameters<'_>, Option<Parameters<'_>>),
+    n: usize,
+    inputs: MatRef<'_, f64>,
+    mut outputs: MatMut<'_, f64>,
+    kept: &mut Kept,
+    leaves: bool,
+) {
+    let (rows, moving) = (outputs.nrows(), inputs.nrows() > n);
+    let weights = parameters.weights;
+    let (h0, mut z0) = (inputs.get(..n, ..), outputs.rb_mut().get_mut(..n, ..));
+    let Some(change) = change else {
+        return plain_sums(parameters, n, inputs, outputs);
+    };
+    if rows == n {
+        return multiply_with_offsets(z0, parameters.biases, h0, weights);
+    }
+    if !moving || rows == 2 * n {
+        multiply_with_offsets(z0.rb_mut(), parameters.biases, h0, weights);
+        let mut z1 = outputs.rb_mut().get_mut(n..2 * n, ..);
+        multiply_with_offsets(z1.rb_mut(), change.biases, part_of(h0, change.weights), change.weights);
+        if moving {
+            multiply(z1, Accum::Add, inputs.get(n..2 * n, ..), weights);
+        }
+        let second = outputs.get_mut(2 * n.., ..);
+        return in_parts(second.nrows() * second.ncols(), second, |_, second| {
+            second.col_iter_mut().for_each(|column| column_slice_mut(column).fill(0.0));
+        });
+    }
+    let slopes = inputs.get(..2 * n, ..);
+    let wide = is_faster(n, weights.nrows(), weights.ncols()) && change.weights.nrows() > 0;
+    if wide && three_products(parameters, change, slopes, outputs.rb_mut(), kept) {
+        if !leaves {
+            multiply(outputs.get_mut(2 * n.., ..), Accum::Add, inputs.get(2 * n.., ..), weights);
+        }
+        return;
+    }
+    for (o, column) in outputs.rb_mut().col_iter_mut().enumerate() {
+        let (z0, rest) = column_slice_mut(column).split_at_mut(n);
+        let (z1, z2) = rest.split_at_mut(n);
+        z0.fill(parameters.biases.get(o).copied().unwrap_or(0.0));
+        z1.fill(change.biases.get(o).copied().unwrap_or(0.0));
+        z2.fill(0.0);
+    }
+    let own = if leaves { 2 * n } else { 3 * n };
+    multiply(outputs.rb_mut().get_mut(..own, ..), Accum::Add, inputs.get(..own, ..), weights);
+    if change.weights.nrows() > 0 {
+        multiply(outputs.get_mut(n.., ..), Accum::Add, slopes, change.weights);
+    }
+}
+
+/// No columns where the weights do not move.
+fn part_of<'a>(inputs: MatRef<'a, f64>, weights: MatRef<'_, f64>) -> MatRef<'a, f64> {
+    inputs.get(.., ..weights.nrows())
+}
+
+/// The same for parameters that do not move: W on every coefficient, and b.
+fn plain_sums(parameters: Parameters<'_>, n: usize, inputs: MatRef<'_, f64>, mut outputs: MatMut<'_, f64>) {
+    let rows = outputs.nrows().min(inputs.nrows());
+    multiply_with_offsets(
+        outputs.rb_mut().get_mut(..n, ..),
+        parameters.biases,
+        inputs.get(..n, ..),
+        parameters.weights,
+    );
+    multiply(outputs.rb_mut().get_mut(n..rows, ..), Accum::Replace, inputs.get(n..rows, ..), parameters.weights);
+    outputs.get_mut(rows.max(n).., ..).fill(0.0);
 }
 
 #[cfg(test)]
