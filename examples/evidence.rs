@@ -28,8 +28,8 @@ fn compare(points: usize, noise: f64, index: u64) -> Result<Choice> {
     let (data, test) = (moons(points, noise, 2 * index)?, moons(TEST_POINTS, noise, 2 * index + 1)?);
     let start = Network::random(Architecture::new(&[2, 16, 1], Activation::Tanh)?, index);
     let options = TrainingOptions { epochs: 1500, weight_decay: 1e-4, ..Default::default() };
-    let network = train(&start, &data, &Family::Bernoulli(Bernoulli), &options, &())?.network;
-    let mut laplace = Laplace::fit(network, data, Family::Bernoulli(Bernoulli), &FitOptions::default())?;
+    let network = train(&start, &data, &Family::new(Bernoulli), &options, &())?.network;
+    let mut laplace = Laplace::fit(network, data, Family::new(Bernoulli), &FitOptions::default())?;
     let mut best = f64::INFINITY;
     for half_decade in -6..=8 {
         laplace.set_hyperparameters(&10f64.powf(0.5 * f64::from(half_decade)).into(), &[])?;

@@ -101,7 +101,7 @@ pub fn run() -> Result<Vec<(&'static str, Scores)>, Box<dyn Error>> {
 
     // 3. The exact posterior over all its weights, and what each way of using it makes of new images.
     let options = FitOptions { prior_precision: PriorValues::Shared(PRIOR), ..Default::default() };
-    let laplace = Laplace::fit(network, data, Family::Categorical(Categorical), &options)?;
+    let laplace = Laplace::fit(network, data, Family::new(Categorical), &options)?;
     println!("log marginal likelihood {:.2}\n", laplace.log_marginal_likelihood());
     let methods = [
         ("network alone", Method::Map),

@@ -128,7 +128,7 @@ pub fn run(folder: &Path, size: &Size) -> Result<Vec<Found>, Box<dyn Error>> {
 
     // 2. The posterior of its last layer. The backbone runs once over the training images.
     let last_layer = LastLayer::new(backbone.clone(), &head)?;
-    let mut posterior = last_layer.fit(&images, &labels, Family::Categorical(Categorical), &FitOptions::default())?;
+    let mut posterior = last_layer.fit(&images, &labels, Family::new(Categorical), &FitOptions::default())?;
     let tuned = posterior.optimize(&EvidenceOptions::default())?.hyperparameters;
     println!("{} weights, prior precision {:.3?}", posterior.laplace().parameters().len(), tuned.prior_precision);
 

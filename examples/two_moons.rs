@@ -37,10 +37,10 @@ pub fn run(figure: &Path, plane: &Plane, samples: usize) -> Result<Uncertainty, 
     let Split { train: data, test } = Split::random(&Classes::TwoMoons.load()?, 0.5, 0)?;
     let start = Network::random(Architecture::new(&[2, 16, 16, 1], Activation::Tanh)?, 1);
     let options = TrainingOptions { epochs: 1000, weight_decay: 1e-3, ..Default::default() };
-    let network = train(&start, &data, &Family::Bernoulli(Bernoulli), &options, &())?.network;
+    let network = train(&start, &data, &Family::new(Bernoulli), &options, &())?.network;
 
     // 2. The posterior over all weights, its prior precision tuned on the marginal likelihood.
-    let mut laplace = Laplace::fit(network, data.clone(), Family::Bernoulli(Bernoulli), &FitOptions::default())?;
+    let mut laplace = Laplace::fit(network, data.clone(), Family::new(Bernoulli), &FitOptions::default())?;
     let tuned = laplace.optimize(&EvidenceOptions::default())?.hyperparameters;
     println!("prior precision {:.3?}", tuned.prior_precision);
 

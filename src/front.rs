@@ -6,6 +6,7 @@ use crate::data::Dataset;
 use crate::error::Result;
 use crate::evaluate::{self, LeaveOneOut, TemperOptimum, TemperOptions, ValidationOptimum, ValidationOptions};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
+use crate::export::{ExportOptions, Exported, Plan};
 use crate::geodesic::{
     self, GeodesicOptions, Logarithm, LogarithmOptions, MetricName, MetricOptions, SamplerOptions, Samples, Smoothing,
     Watch,
@@ -67,6 +68,11 @@ impl Laplace {
     /// Predicts at new inputs. See [`predict::predict`](crate::predict::predict).
     pub fn predict(&self, inputs: &Array2<f64>, method: &Method) -> Result<Prediction> {
         predict::predict(self, inputs, method, &())
+    }
+
+    /// The posterior as one ONNX graph that gives predictions with error bars. See [`export`](crate::internals::export).
+    pub fn export(&self, method: &Method, options: ExportOptions) -> Result<Exported> {
+        Plan::new(self, method, options)?.write()
     }
 
     /// Leave-one-out of a way to predict, on the training data and without refitting. See

@@ -14,8 +14,6 @@
 pub mod data;
 #[path = "elementary.rs"]
 pub mod elementary;
-#[path = "estimate.rs"]
-pub mod estimate;
 #[allow(
     clippy::indexing_slicing,
     reason = "indices run over the lengths of arrays that `check_size` has compared at each public function"
@@ -28,6 +26,14 @@ pub mod evaluate;
 )]
 #[path = "evidence/mod.rs"]
 pub mod evidence;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "widths, places and weights are those of a graph that `Graph::new` has checked; parts and levels are lists made here"
+)]
+#[path = "export/mod.rs"]
+pub mod export;
+#[path = "files/mod.rs"]
+pub mod files;
 #[allow(
     clippy::indexing_slicing,
     reason = "vectors have the D entries that `check_size` has compared at each public function; others are made of that size here"
@@ -76,6 +82,13 @@ pub mod ode;
 #[allow(clippy::indexing_slicing, reason = "point, gradient and bounds have one length, compared at the start")]
 #[path = "optimize/mod.rs"]
 pub mod optimize;
+#[cfg(feature = "paper")]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "points, draws and chains are made here or compared at the public functions, and have one size each"
+)]
+#[path = "paper/mod.rs"]
+pub mod paper;
 #[allow(
     clippy::indexing_slicing,
     reason = "predictions, draws and summaries are made for the points and outputs of one call; targets are compared by `check_targets`"
@@ -88,17 +101,10 @@ pub mod predict;
 )]
 #[path = "prior/mod.rs"]
 pub mod prior;
-#[allow(clippy::indexing_slicing, reason = "closed-form densities over vectors of two or three coordinates")]
-#[path = "problems/mod.rs"]
-pub mod problems;
 #[path = "progress.rs"]
 pub mod progress;
 #[path = "random.rs"]
 pub mod random;
-#[cfg(feature = "reference")]
-#[allow(clippy::indexing_slicing, reason = "draws are made here, chains and coordinates of one size each")]
-#[path = "reference/mod.rs"]
-pub mod reference;
 #[allow(
     clippy::indexing_slicing,
     reason = "methods, slices and rows are lists made here, and indices are positions in them"

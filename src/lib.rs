@@ -47,20 +47,22 @@
 //! numbers per parameter.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod error;
 mod front;
 pub mod internals;
 
 use internals::{
-    data, elementary, evaluate, evidence, geodesic, laplace, last_layer, likelihood, linalg, map, memory, metric,
-    network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
+    data, elementary, evaluate, evidence, export, files, geodesic, laplace, last_layer, likelihood, linalg, map,
+    memory, metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
 pub use error::{Error, Result, Unsupported};
 pub use evaluate::{LeaveOneOut, Scores, ValidationOptimum, ValidationOptions};
 pub use evidence::{EvidenceOptimum, EvidenceOptions};
+pub use export::{ExportOptions, Exported};
 pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
 pub use laplace::{Contents, CurvatureKind, FitOptions, Laplace, PriorValues, Structure, Weights};
 pub use last_layer::{LastLayer, LastLayerPosterior};

@@ -14,7 +14,7 @@ use crate::prior::Prior;
 /// A posterior density over the parameters of a map. Cheap to clone: its parts are shared.
 ///
 /// ```
-/// use riemannian_laplace::internals::problems::Banana;
+/// use riemannian_laplace::internals::paper::problems::Banana;
 /// let target = Banana::target(&[1.0, 1.5])?;
 /// let mut evaluator = target.evaluator();
 /// let mut gradient = [0.0; 2];

@@ -126,7 +126,7 @@ fn a_candle_network_on_digits_gets_exact_evidence_and_certified_samples_from_bot
     // Both exact solvers: one factors 1,067 × 1,067, the other 180 × 180 numbers.
     let fit = |structure| {
         let options = FitOptions { structure, ..FitOptions::default() };
-        Laplace::fit(network.clone(), data.clone(), Family::Categorical(Categorical), &options)
+        Laplace::fit(network.clone(), data.clone(), Family::new(Categorical), &options)
     };
     let (weight, mut function) = (fit(Structure::WeightSpace)?, fit(Structure::FunctionSpace)?);
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-8 * b.abs();
@@ -293,7 +293,7 @@ fn a_convolutional_network_is_trained_in_the_library() -> Outcome {
     ];
     let start = Network::random(Architecture::of_layers(layers)?, 1);
     let options = TrainingOptions { epochs: 120, learning_rate: 2e-2, ..Default::default() };
-    let training = train(&start, &data, &Family::Categorical(Categorical), &options, &())?;
+    let training = train(&start, &data, &Family::new(Categorical), &options, &())?;
     assert!(training.loss < 0.05, "the loss is {}", training.loss);
     let outputs = training.network.outputs(data.inputs().view())?;
     let right = outputs

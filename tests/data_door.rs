@@ -435,6 +435,38 @@ fn columns_that_go_by_position_are_shown_and_can_be_stated() {
 }
 
 #[test]
+fn another_order_of_the_columns_is_suggested_where_the_network_would_explain_far_more() -> Outcome {
+    let folder = Folder::new();
+    let row = |n: usize| -> [f64; 4] { [(n % 7) as f64, (n % 5) as f64, (n % 11) as f64, (n % 3) as f64] };
+    let y = |[a, b, c, d]: [f64; 4]| 3.0 * a - 2.0 * b + 0.5 * c + d;
+    let table = |names: &str, order: [usize; 4]| -> String {
+        let line = |n: usize| {
+            let cells: Vec<String> = order.iter().map(|k| row(n)[*k].to_string()).collect();
+            format!("{},{}\n", cells.join(","), y(row(n)))
+        };
+        format!("{names},y\n{}", (0..120).map(line).collect::<String>())
+    };
+    folder.write("d.csv", table("a,b,c,d", [0, 1, 2, 3]));
+    folder.ok("train --data d.csv --target y --likelihood gaussian --no-standardize --out m.safetensors");
+    // The same weights in a file that names no columns.
+    Network::load(&folder.path("m.safetensors"), None)?.save(&folder.path("bare.safetensors"))?;
+    let fit = "fit --model bare.safetensors --data d.csv --target y --likelihood gaussian --out p.safetensors --json";
+    let right = folder.ok(fit);
+    assert!(!right.stderr.contains("does not look like"), "{}", right.stderr);
+    // One column moved.
+    folder.write("d.csv", table("d,a,b,c", [3, 0, 1, 2]));
+    let wrong = folder.ok(fit);
+    assert!(wrong.stderr.contains("with `--input-order a,b,c,d`"), "{}", wrong.stderr);
+    let stated = folder.ok(&format!("{fit} --input-order a,b,c,d"));
+    assert!(!stated.stderr.contains("does not look like"), "{}", stated.stderr);
+    assert_eq!(stated.json()["explained"], right.json()["explained"]);
+    // Names leave nothing to guess.
+    let named = folder.ok("fit --model m.safetensors --data d.csv --out p.safetensors");
+    assert!(!named.stderr.contains("does not look like"), "{}", named.stderr);
+    Ok(())
+}
+
+#[test]
 fn a_first_column_without_a_name_is_left_out_with_a_note() {
     let folder = Folder::new();
     let rows: String = (0..12).map(|n| format!("\"{n}\",{},{n}\n", n % 5)).collect();

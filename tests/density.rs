@@ -15,7 +15,7 @@ use riemannian_laplace::internals::geodesic::{
 };
 use riemannian_laplace::internals::metric::{self, Pullback};
 use riemannian_laplace::internals::ode::{Integrator, Status};
-use riemannian_laplace::internals::problems::{Banana, Funnel, Squiggle, logistic_regression, standardized};
+use riemannian_laplace::internals::paper::problems::{Banana, Funnel, Squiggle, logistic_regression, standardized};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::prelude::*;
 use riemannian_laplace::{Error, GeodesicOptions};

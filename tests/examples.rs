@@ -12,8 +12,8 @@ use lowdim::score::{Score, distance};
 use lowdim::truth::{Truth, integral};
 use lowdim::{REFERENCE_SEED, Size, exact_seed, funnel, gaussian, squiggle};
 use ndarray::{Array2, ArrayView2, Axis};
-use riemannian_laplace::internals::problems::{Banana, Funnel, Squiggle};
-use riemannian_laplace::internals::reference::{Start, nuts};
+use riemannian_laplace::internals::paper::problems::{Banana, Funnel, Squiggle};
+use riemannian_laplace::internals::paper::reference::{Start, nuts};
 use riemannian_laplace::internals::target::Target;
 
 const REPEATS: u64 = 8;

@@ -95,6 +95,16 @@ fn the_defaults_predict_new_rows_better_than_20000_epochs_and_their_intervals_ho
 }
 
 #[test]
+fn a_linear_model_takes_the_prior_that_predicts_best_since_none_of_them_is_simpler() {
+    let folder = folder();
+    let trained =
+        folder.ok("train --data train.csv --target y --likelihood gaussian --json --out m.safetensors").json();
+    let tried = trained["path"].as_array().expect("priors").iter().map(|step| number(&step[1]));
+    let best = tried.fold(f64::NEG_INFINITY, f64::max);
+    assert_eq!(number(&trained["held_out_log_likelihood"]), best, "{trained}");
+}
+
+#[test]
 fn options_of_adam_ask_for_plain_adam_with_exactly_these_settings() {
     let folder = folder();
     let options = "--epochs 30 --lr 0.02 --weight-decay 0.001";
@@ -217,7 +227,11 @@ fn the_report_tells_an_overfitted_network_from_one_that_is_not_with_and_without_
             assert!(words.contains("a linear model") && words.contains("a constant 0 %"), "{words}");
         }
     }
+    // Without held-out rows the recipe is followed again without each fifth of the training rows.
+    let refits = &report(&folder, "--posterior bad_p.safetensors")["explained"]["refits"];
+    assert!(number(refits) < 0.3, "{refits}");
     let bad = report(&folder, &format!("--posterior bad_p.safetensors {rows}"));
+    assert!(bad["explained"]["refits"].is_null());
     assert!(bad["headline"].to_string().contains("overfitted"), "{bad}");
     assert_eq!((&bad["mood"], &finding(&bad, "promise")["mood"]), (&"problem".into(), &"problem".into()));
     let page = std::fs::read_to_string(folder.path("page.html")).expect("a page");
@@ -347,6 +361,37 @@ fn a_long_fit_says_how_long_it_takes_and_what_is_faster_and_when_interrupted_tha
     assert!(said.contains("--structure kron") && said.contains("nothing is kept"), "{said}");
     assert_eq!(status, Some(130));
     assert!(!folder.path("p.safetensors").exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_long_prediction_says_how_long_it_takes_before_it_starts() {
+    let folder = Folder::new();
+    let row = |n: usize| format!("{:.4},{:.4}\n", (n % 997) as f64 / 500.0, (n % 13) as f64);
+    folder.write("d.csv", "x,y\n".to_string() + &(0..1300).map(row).collect::<String>());
+    folder.write("new.csv", "x\n".to_string() + &(0..150_000).map(|n| format!("{}\n", n % 10)).collect::<String>());
+    folder.ok("train --data d.csv --target y --likelihood gaussian --hidden 400 --epochs 2 --out m.safetensors");
+    folder.ok("fit --model m.safetensors --data d.csv --out p.safetensors");
+    let predict = "predict --posterior p.safetensors --inputs new.csv --threads 1 --out new_p.csv";
+    let (status, said) = interrupted(&folder, predict, Some("predicting takes about"));
+    assert!(said.contains("--method map needs none"), "{said}");
+    assert!(status != Some(0) && !folder.path("new_p.csv").exists());
+}
+
+#[test]
+fn every_class_is_in_the_legend_of_a_picture() {
+    let folder = Folder::new();
+    let row = |n: usize| format!("{:.2},{:.2},c{:02}\n", (n % 30) as f64, (n % 7) as f64, n % 30);
+    folder.write("d.csv", "x,z,kind\n".to_string() + &(0..300).map(row).collect::<String>());
+    let train = "train --data d.csv --target kind --likelihood categorical --hidden 4 --epochs 20 --out m.safetensors";
+    folder.ok(train);
+    folder.ok("fit --model m.safetensors --data d.csv --structure diag --out p.safetensors");
+    folder.ok("report --posterior p.safetensors --data d.csv --method map,glm --out page.html");
+    let page = std::fs::read_to_string(folder.path("page.html")).expect("a page");
+    let legend: Vec<&str> = page.split("Class probabilities along").collect();
+    assert!(legend.len() > 1, "no picture of classes");
+    // 24 with lines of their own, and the others as one.
+    assert!(page.contains("the other 6 together") && page.contains("s5 long"));
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use common::geometry::{Golden, dataset, random_target, relative_error, rows};
 use common::normal_vector;
 use riemannian_laplace::Activation;
-use riemannian_laplace::internals::estimate::{euclidean_map, hausdorff_map, random_starts};
 use riemannian_laplace::internals::geodesic::{
     Accuracy, ExponentialMap, GaussianLogarithm, LogarithmOptions, LogarithmicMap, sample_monge_log,
 };
@@ -16,8 +15,11 @@ use riemannian_laplace::internals::likelihood::Gaussian;
 use riemannian_laplace::internals::linalg::norm;
 use riemannian_laplace::internals::metric::{self, Metric};
 use riemannian_laplace::internals::ode::{Integrator, Status};
+use riemannian_laplace::internals::paper::estimate::{euclidean_map, hausdorff_map, random_starts};
+use riemannian_laplace::internals::paper::problems::{
+    Banana, Funnel, Identity, Squiggle, logistic_regression, standardized,
+};
 use riemannian_laplace::internals::prior::PriorPrecision;
-use riemannian_laplace::internals::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
 use riemannian_laplace::{GeodesicOptions, SamplerOptions};
 
 fn tight() -> GeodesicOptions {

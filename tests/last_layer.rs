@@ -89,7 +89,7 @@ fn predictions_run_the_backbone_in_batches_and_agree_with_candle() {
     let expected = array(&candle_nn::ops::softmax(&expected, 1).unwrap());
     let posterior = LastLayer::new(Some(&backbone), &head)
         .unwrap()
-        .fit(&images, &labels, Family::Categorical(Categorical), &FitOptions::default())
+        .fit(&images, &labels, Family::new(Categorical), &FitOptions::default())
         .unwrap();
     let map = posterior.predict(&images, &Method::Map).unwrap();
     // candle's head computes in f32.
@@ -103,7 +103,7 @@ fn every_method_works_on_the_head_and_geodesics_are_certified() {
     let (images, labels, head) = classification(60);
     let mut posterior = LastLayer::new(Convolutional::new(20), &head)
         .unwrap()
-        .fit(&images, &labels, Family::Categorical(Categorical), &FitOptions::default())
+        .fit(&images, &labels, Family::new(Categorical), &FitOptions::default())
         .unwrap();
     let before = posterior.laplace().log_marginal_likelihood();
     posterior.optimize(&EvidenceOptions::default()).unwrap();
@@ -122,7 +122,7 @@ fn a_saved_posterior_predicts_the_same_with_its_backbone_and_refuses_another() {
     let (images, labels, head) = classification(60);
     let posterior = LastLayer::new(Convolutional::new(20), &head)
         .unwrap()
-        .fit(&images, &labels, Family::Categorical(Categorical), &FitOptions::default())
+        .fit(&images, &labels, Family::new(Categorical), &FitOptions::default())
         .unwrap();
     for contents in [Contents::TrainingData, Contents::Curvature] {
         posterior.save(&path, contents).unwrap();
@@ -173,7 +173,7 @@ fn integer_inputs_have_a_probe_batch_too() {
 fn a_backbone_whose_features_depend_on_more_than_the_input_is_refused() {
     let (images, labels, head) = classification(20);
     let fit = |backbone: &dyn Fn(&Tensor) -> CandleResult<Tensor>| {
-        let family = Family::Categorical(Categorical);
+        let family = Family::new(Categorical);
         LastLayer::new(backbone, &head).unwrap().fit(&images, &labels, family, &FitOptions::default()).map(drop)
     };
     let steady = Convolutional::new(20);
@@ -198,7 +198,7 @@ fn a_backbone_whose_features_depend_on_more_than_the_input_is_refused() {
 #[test]
 fn shapes_that_do_not_fit_are_named() {
     let (images, labels, head) = classification(20);
-    let family = || Family::Categorical(Categorical);
+    let family = || Family::new(Categorical);
     let fit = |images: &Tensor, labels: &Tensor, head: &Linear| {
         let last_layer = LastLayer::new(Convolutional::new(20), head)?;
         last_layer.fit(images, labels, family(), &FitOptions::default()).map(drop)

@@ -144,7 +144,7 @@ fn the_closed_form_is_the_limit_of_importance_sampling_with_gaussian_noise() -> 
 /// 1/p of a class is a sum of exponentials of logits, whose expectations are those of log-normal variables.
 #[test]
 fn linearised_draws_of_classes_converge_to_the_expected_ratios() -> Outcome {
-    let laplace = posterior(&[2, 4, 3], Family::Categorical(Categorical), 30, 1.0)?;
+    let laplace = posterior(&[2, 4, 3], Family::new(Categorical), 30, 1.0)?;
     let data = laplace.data().ok_or("no data")?;
     let latent = linearized(&laplace, data.inputs())?;
     let loo = LeaveOneOut::of_linearized_draws(&laplace, MonteCarlo { samples: 20_000, seed: 2 })?;
@@ -168,10 +168,10 @@ fn linearised_draws_of_classes_converge_to_the_expected_ratios() -> Outcome {
 fn every_family_and_method_has_a_score_in_the_units_of_its_data() -> Outcome {
     let families = [
         Family::gaussian(0.5)?,
-        Family::Heteroscedastic(Heteroscedastic),
-        Family::Bernoulli(Bernoulli),
-        Family::Categorical(Categorical),
-        Family::Poisson(Poisson),
+        Family::new(Heteroscedastic),
+        Family::new(Bernoulli),
+        Family::new(Categorical),
+        Family::new(Poisson),
     ];
     for family in families {
         let laplace = posterior(&[2, 4, 2], family, 25, 1.0)?;

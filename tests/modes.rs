@@ -75,9 +75,9 @@ fn gain_left(laplace: &Laplace) -> Result<f64, Error> {
 fn the_gradient_vanishes_at_the_mode_whatever_the_likelihood() -> Outcome {
     for (family, outputs) in [
         (Family::gaussian(1.0)?, 1),
-        (Family::Bernoulli(Bernoulli), 1),
-        (Family::Categorical(Categorical), 3),
-        (Family::Poisson(Poisson), 1),
+        (Family::new(Bernoulli), 1),
+        (Family::new(Categorical), 3),
+        (Family::new(Poisson), 1),
     ] {
         let truth = random_network(Architecture::new(&[2, 4, outputs], Activation::Tanh)?, 5);
         let data = random_data(&truth, &family, 60, 6);

@@ -10,8 +10,10 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use riemannian_laplace::internals::random::{Purpose, stream};
 
-/// Mutations of each file of the corpus.
-const MUTATIONS: u64 = 150;
+/// Mutations of each file of the corpus; another number in the environment variable `MUTATIONS` for longer runs.
+fn mutations() -> u64 {
+    std::env::var("MUTATIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
+}
 
 /// Numbers at which readers stumble, as bytes and as text.
 const BYTES: [&[u8]; 6] =
@@ -75,14 +77,15 @@ fn mutate(bytes: &[u8], random: &mut ChaCha8Rng) -> Vec<u8> {
 
 fn hold(name: &str, function: fn(&[u8])) {
     // Inputs that fuzzing found, a few for each branch that the corpus itself does not reach.
-    for (path, bytes) in corpus(&format!("found/{name}")) {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/found").join(name).is_dir();
+    for (path, bytes) in if found { corpus(&format!("found/{name}")) } else { Vec::new() } {
         if std::panic::catch_unwind(|| function(&bytes)).is_err() {
             panic!("{} panics", path.display());
         }
     }
     for (index, (path, bytes)) in corpus(name).into_iter().enumerate() {
         function(&bytes);
-        for mutation in 0..MUTATIONS {
+        for mutation in 0..mutations() {
             let changed = mutate(&bytes, &mut stream(index as u64, Purpose::Data, mutation));
             if std::panic::catch_unwind(|| function(&changed)).is_err() {
                 let kept = std::env::temp_dir().join(format!("{name}-{index}-{mutation}"));
@@ -111,6 +114,16 @@ fn posteriors_hold() {
 #[test]
 fn vectors_hold() {
     hold("vectors", untrusted::vectors);
+}
+
+#[test]
+fn checkpoints_hold() {
+    hold("checkpoint", untrusted::checkpoint);
+}
+
+#[test]
+fn side_files_hold() {
+    hold("side_file", untrusted::side_file);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! NUTS against independent results: moments in closed form, quadrature, the mode; and its diagnostics.
-#![cfg(feature = "reference")]
+#![cfg(feature = "paper")]
 
 mod common;
 #[path = "reference/diagnostics.rs"]
@@ -12,11 +12,13 @@ use std::time::Instant;
 use ndarray::{Array1, Array2, ArrayView1, Axis};
 use riemannian_laplace::Activation;
 use riemannian_laplace::Dataset;
-use riemannian_laplace::internals::estimate::{euclidean_map, random_starts};
 use riemannian_laplace::internals::likelihood::Gaussian;
 use riemannian_laplace::internals::map::Evaluator;
-use riemannian_laplace::internals::problems::{Banana, Funnel, Identity, Squiggle, logistic_regression, standardized};
-use riemannian_laplace::internals::reference::{
+use riemannian_laplace::internals::paper::estimate::{euclidean_map, random_starts};
+use riemannian_laplace::internals::paper::problems::{
+    Banana, Funnel, Identity, Squiggle, logistic_regression, standardized,
+};
+use riemannian_laplace::internals::paper::reference::{
     Convergence, InvalidChains, LEAST_BULK_ESS, MOST_DIVERGENT, MassMatrix, NutsOptions, ReferenceSample, Start,
     WORST_R_HAT, nuts,
 };

@@ -9,7 +9,7 @@ use riemannian_laplace::internals::geodesic::{
     Accuracy, GaussianLogarithm, LogarithmOptions, Outcome, exponentials, logarithms, sample, sample_monge_log,
 };
 use riemannian_laplace::internals::metric::{self, Metric};
-use riemannian_laplace::internals::problems::{Banana, Squiggle};
+use riemannian_laplace::internals::paper::problems::{Banana, Squiggle};
 use riemannian_laplace::{
     Activation, Architecture, Dataset, Family, FitOptions, GeodesicOptions, Network, SamplerOptions, Samples,
 };

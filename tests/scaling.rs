@@ -62,7 +62,7 @@ fn the_work_of_fits_and_predictions_is_that_of_the_formulas() -> Result<(), Erro
         let mut counts = Vec::new();
         for rows in [1200, 2400, 4800] {
             let options = FitOptions { structure, ..Default::default() };
-            let fit = || Laplace::fit_shared(model.clone(), data(rows)?, Family::Categorical(Categorical), &options);
+            let fit = || Laplace::fit_shared(model.clone(), data(rows)?, Family::new(Categorical), &options);
             let (laplace, fitting) = counted(fit)?;
             let test = data(rows)?;
             let (_, predicting) = counted(|| laplace.predict(test.inputs(), &Method::default()))?;

@@ -11,7 +11,7 @@ use experiment::Split;
 use regression::method::Method;
 use regression::nuts::{Chain, Reference};
 use regression::task::{Run, Task, Units};
-use riemannian_laplace::internals::reference::NutsOptions;
+use riemannian_laplace::internals::paper::reference::NutsOptions;
 
 const SAMPLES: usize = 100;
 

@@ -439,8 +439,7 @@ fn classes_are_scored_by_parts_as_by_all_rows_at_once() -> Result<(), Error> {
     let labels = Array2::from_shape_fn((9000, 1), |(row, _)| (row % 3) as f64);
     let data = Dataset::new(inputs, labels)?;
     let few = data.select(&(0..60).collect::<Vec<_>>())?;
-    let laplace =
-        Laplace::fit_shared(network(&[2, 4, 3], 1), few, Family::Categorical(Categorical), &FitOptions::default())?;
+    let laplace = Laplace::fit_shared(network(&[2, 4, 3], 1), few, Family::new(Categorical), &FitOptions::default())?;
     let options = ScoringOptions { detail: Detail::Curves, ..Default::default() };
     let scored = score_over(&laplace, &data, &[Method::default()], options, &())?.expect("the first rank");
     let prediction = laplace.predict(data.inputs(), &Method::default())?;

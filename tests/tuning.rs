@@ -201,9 +201,9 @@ fn split(file: &str, target: &str) -> Result<(Dataset, Dataset), Box<dyn std::er
 fn at_mode(data: &Dataset, sizes: &[usize], alpha: f64) -> Result<Laplace, Error> {
     let start = Network::random(Architecture::new(sizes, Activation::Tanh)?, 1);
     let options = TrainingOptions { epochs: 1500, weight_decay: alpha / data.len() as f64, ..Default::default() };
-    let network = train(&start, data, &Family::Bernoulli(Bernoulli), &options, &())?.network;
+    let network = train(&start, data, &Family::new(Bernoulli), &options, &())?.network;
     let fit = FitOptions { prior_precision: alpha.into(), ..Default::default() };
-    Laplace::fit(network, data.clone(), Family::Bernoulli(Bernoulli), &fit)
+    Laplace::fit(network, data.clone(), Family::new(Bernoulli), &fit)
 }
 
 /// Evidence and held-out NLL of the default prediction over a grid of prior precisions, each with its own mode.

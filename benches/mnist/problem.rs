@@ -35,7 +35,7 @@ impl Problem {
     }
 
     pub fn family() -> Family {
-        Family::Categorical(Categorical)
+        Family::new(Categorical)
     }
 
     /// The network of an earlier run, or a new one.

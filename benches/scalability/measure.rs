@@ -105,7 +105,7 @@ pub fn sine_data(points: usize, seed: u64) -> Result<Dataset> {
         fill_standard_normal(&mut generator, &mut noise);
         row[1] = row[0].sin() + 0.3 * noise[0];
     }
-    let columns = riemannian_laplace::internals::problems::standardized(&columns);
+    let columns = riemannian_laplace::internals::paper::problems::standardized(&columns);
     let (x, y) = columns.view().split_at(Axis(1), 1);
     Dataset::new(x.to_owned(), y.to_owned())
 }

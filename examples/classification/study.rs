@@ -113,7 +113,7 @@ pub struct Trained {
 }
 
 fn family(set: Classes) -> Family {
-    if set.count() == 2 { Family::Bernoulli(Bernoulli) } else { Family::Categorical(Categorical) }
+    if set.count() == 2 { Family::new(Bernoulli) } else { Family::new(Categorical) }
 }
 
 /// A network with tanh units; two classes have one output.

@@ -6,7 +6,7 @@ mod support;
 
 use clap::Parser;
 use ndarray::Array2;
-use riemannian_laplace::internals::problems::Banana;
+use riemannian_laplace::internals::paper::problems::Banana;
 use riemannian_laplace::internals::target::Target;
 use support::canvas;
 use support::cells::Cells;

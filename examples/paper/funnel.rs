@@ -5,7 +5,7 @@
 mod support;
 
 use clap::Parser;
-use riemannian_laplace::internals::problems::Funnel;
+use riemannian_laplace::internals::paper::problems::Funnel;
 use support::canvas;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};
 use support::comparison::{Comparison, ComparisonTable, Published, RunOptions};

@@ -5,7 +5,7 @@
 mod support;
 
 use clap::Parser;
-use riemannian_laplace::internals::problems::Squiggle;
+use riemannian_laplace::internals::paper::problems::Squiggle;
 use support::canvas;
 use support::cells::Cells;
 use support::clouds::{CloudFigure, CloudPanel, CloudRow};

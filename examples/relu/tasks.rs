@@ -85,8 +85,8 @@ pub fn trained(
     epochs: usize,
 ) -> Result<Trained, Box<dyn Error>> {
     let train_rows: Vec<usize> = (0..data.len()).filter(|row| !test_rows.contains(row)).collect();
-    let which = match family {
-        Family::Gaussian(_) => Standardize::InputsAndTargets,
+    let which = match family.likelihood().name() {
+        "gaussian" => Standardize::InputsAndTargets,
         _ => Standardize::Inputs,
     };
     let train_data = data.select(&train_rows)?.standardized(which)?;

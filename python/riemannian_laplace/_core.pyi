@@ -125,6 +125,12 @@ class Samples:
     def path_drift(self) -> _Array:
         """Its largest on the way."""
     @property
+    def end_error(self) -> _Array:
+        """The error of each end: the largest at a data point in noise levels; inf where it was not estimated."""
+    @property
+    def certificate(self) -> list[str | None]:
+        """What is certified of each: "path", "law" or None."""
+    @property
     def status(self) -> npt.NDArray[np.int64]:
         """0 reached, 1 step limit, 2 not finite, 3 no logarithm."""
     @property
@@ -256,6 +262,8 @@ class Posterior:
         """The posterior with further data."""
     def with_hyperparameters(self, prior_precision: Sequence[float], sigma: Sequence[float]) -> Posterior:
         """The posterior with another prior precision and noise."""
+    def tempered(self, temperature: float) -> Posterior:
+        """The posterior at another temperature."""
     def optimized(
         self, *, prior_structure: str, tuned: dict[str, bool], watch: _Watch = None
     ) -> tuple[Posterior, dict[str, Any]]:
@@ -282,6 +290,8 @@ class Posterior:
     def predict_joint(self, inputs: _Array) -> tuple[_Array, _Array]: ...
     def draw(self, first: int, count: int, seed: int) -> _Array:
         """Draws of the weights from the Gaussian, one per row."""
+    def sampled_outputs(self, inputs: _Array, count: int, seed: int) -> _Array:
+        """The raw outputs of networks with weights drawn from the Gaussian: draws × points × outputs."""
     def sample(
         self,
         *,
@@ -309,7 +319,8 @@ class Posterior:
     @property
     def n_outputs(self) -> int: ...
     @property
-    def n_groups(self) -> int: ...
+    def groups(self) -> list[int]:
+        """The numbers of weights that share a prior precision where there is one per layer."""
     @property
     def has_data(self) -> bool: ...
     @property
@@ -346,3 +357,11 @@ class Posterior:
     def target_names(self) -> list[str]: ...
     @property
     def classes(self) -> list[str] | None: ...
+
+def set_num_threads(n_threads: int) -> None:
+    """Sets the number of threads of the engine, before its first work in this process."""
+
+def train(
+    inputs: _Array, targets: _Array, columns: dict[str, Any], plan: dict[str, Any], watch: _Watch = None
+) -> tuple[Network, list[float] | None, list[float] | None]:
+    """Trains a network as `rla train` does by default; the prior precision and the noise that were chosen, if they were."""

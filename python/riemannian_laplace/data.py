@@ -1,21 +1,36 @@
 """Data of many kinds as the arrays that the engine takes.
 
-Arrays, torch tensors, pandas and polars frames (whose column names are kept), and iterables of ``(x, y)`` batches such as
-a ``DataLoader``. Nothing is imported that the caller has not imported already.
+Arrays, torch tensors, sparse matrices, pandas and polars frames (whose column names are kept), dictionaries of tensors (as
+Hugging Face's tokenizers give them), and iterables of batches such as a ``DataLoader``. Nothing is imported that the caller
+has not imported already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from riemannian_laplace.errors import InputError
+from riemannian_laplace.errors import InputError, MissingKeyError
 
-__all__ = ["Data", "Inputs", "Matrix", "Targets", "inputs_like", "is_torch", "like", "read_data", "read_targets"]
+__all__ = [
+    "Data",
+    "DictKeys",
+    "Inputs",
+    "Matrix",
+    "Targets",
+    "inputs_like",
+    "is_batches",
+    "is_torch",
+    "join",
+    "like",
+    "read_batches",
+    "read_data",
+    "read_targets",
+]
 
 Matrix = npt.NDArray[np.float64]
 
@@ -25,13 +40,35 @@ def is_torch(values: object) -> bool:
     return type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "detach")
 
 
+@dataclass(frozen=True)
+class DictKeys:
+    """The keys of inputs and targets in batches that are dictionaries."""
+
+    x: str = "input_ids"
+    y: str = "labels"
+
+
 def _is_frame(values: object) -> bool:
     return hasattr(values, "columns") and hasattr(values, "to_numpy")
 
 
+def _collected(values: Any) -> Any:
+    """A lazy frame as a frame, a sparse matrix as a dense one; anything else as it is."""
+    if hasattr(values, "collect") and hasattr(values, "collect_schema"):
+        return values.collect()
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):
+        return values.toarray()
+    return values
+
+
 def _numpy(values: Any) -> npt.NDArray[Any]:
+    values = _collected(values)
     if is_torch(values):
-        return np.asarray(values.detach().cpu().numpy())
+        values = values.detach().cpu()
+        if values.is_sparse:
+            values = values.to_dense()
+        # NumPy has no bfloat16.
+        return np.asarray((values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy())
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy())
     try:
@@ -42,6 +79,8 @@ def _numpy(values: Any) -> npt.NDArray[Any]:
 
 def _numbers(values: Any, what: str) -> Matrix:
     array = _numpy(values)
+    if array.dtype == object:
+        array = _without_missing(array)
     if array.dtype.kind == "c":
         raise InputError(f"{what} are complex numbers. Complex data not supported")
     try:
@@ -50,8 +89,21 @@ def _numbers(values: Any, what: str) -> Matrix:
         raise InputError(f"{what} are not numbers: {error}") from error
 
 
-def like(values: Matrix, given: object) -> Any:
+def _without_missing(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array of objects in which ``None`` and pandas' ``NA`` are NaN, which the engine reports with its place."""
+    missing = [value is None or type(value).__name__ == "NAType" for value in array.ravel()]
+    if any(missing):
+        array = array.copy()
+        array[np.reshape(missing, array.shape)] = np.nan
+    return array
+
+
+def like(values: Any, given: object) -> Any:
     """An array as the kind of thing that was given: a tensor of its dtype and device where it is a torch tensor."""
+    if isinstance(given, Inputs):
+        given = given.raw
+    if isinstance(given, Mapping):
+        given = next((value for value in given.values() if is_torch(value)), None)
     if not is_torch(given):
         return values
     import torch
@@ -63,31 +115,44 @@ def like(values: Matrix, given: object) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs, one per entry of the first axis."""
+    """Inputs, one per entry of the first axis; or a dictionary of tensors, one of which (``key``) is the input proper."""
 
     raw: Any
     names: list[str] | None = None
+    key: str | None = None
 
     def __post_init__(self) -> None:
-        if len(self.raw.shape) == 0:
+        if len(self.array.shape) == 0:
             raise InputError("the inputs are a single number. Reshape your data: one row per data point")
 
+    @property
+    def array(self) -> Any:
+        """The input proper."""
+        return self.raw if self.key is None else self.raw[self.key]
+
     def __len__(self) -> int:
-        return int(self.raw.shape[0])
+        return int(self.array.shape[0])
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one input; a vector of one where inputs are single numbers."""
-        return tuple(int(length) for length in self.raw.shape[1:]) or (1,)
+        return tuple(int(length) for length in self.array.shape[1:]) or (1,)
 
     def matrix(self) -> Matrix:
         """One row per input."""
-        values = _numbers(self.raw, "the inputs")
-        return values.reshape(len(values), -1)
+        values = _numbers(self.array, "the inputs")
+        return values.reshape(len(values), -1 if values.size else int(np.prod(self.shape)))
+
+    def rows(self, start: int, end: int) -> Any:
+        """Some of the rows, in the form of the whole."""
+        if self.key is None:
+            return self.raw[start:end]
+        cut = lambda value: value[start:end] if hasattr(value, "shape") and len(value) == len(self) else value  # noqa: E731
+        return {name: cut(value) for name, value in self.raw.items()}
 
     def first(self, count: int) -> Inputs:
         """The first few."""
-        return Inputs(self.raw[:count], self.names)
+        return Inputs(self.rows(0, count), self.names, self.key)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +177,41 @@ class Data:
 
 
 def _frame_inputs(frame: Any, names: Sequence[str]) -> Inputs:
+    columns = []
     for name in names:
         column = _numpy(frame[name])
-        if column.dtype.kind not in "biuf":
+        if column.dtype == object:
+            # Booleans beside numbers, nullable numbers, decimals: whatever counts as a number one by one.
+            try:
+                column = _without_missing(column).astype(np.float64)
+            except (TypeError, ValueError):
+                pass
+        if column.dtype.kind not in "biuf" or type(_first_value(frame[name])).__name__ == "str":
             raise InputError(f"column `{name}` is not numeric; leave it out, or encode it")
-    return Inputs(_numpy(frame[list(names)]), [str(name) for name in names])
+        columns.append(column.astype(np.float64))
+    matrix = np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+    return Inputs(matrix, [str(name) for name in names])
 
 
-def inputs_like(values: Any, names: Sequence[str] | None = None, targets: Sequence[str] = ()) -> Inputs:
+def _first_value(column: Any) -> Any:
+    return next(iter(column), None)
+
+
+def inputs_like(
+    values: Any, names: Sequence[str] | None = None, targets: Sequence[str] = (), keys: DictKeys = DictKeys()
+) -> Inputs:
     """Inputs of any kind; the columns of a frame are matched by name where names are known."""
     if isinstance(values, Inputs):
         return values
+    values = _collected(values)
+    if isinstance(values, Mapping):
+        if keys.x not in values:
+            raise MissingKeyError(
+                f"a batch has no key `{keys.x}` (it has {', '.join(map(str, values))}); say which one with dict_key_x"
+            )
+        return Inputs(dict(values), key=keys.x)
+    if is_batches(values):
+        return join([inputs_like(_inputs_of(batch, keys), names, targets, keys) for batch in values])
     if not _is_frame(values):
         if is_torch(values):
             return Inputs(values)
@@ -155,10 +244,44 @@ def _names_of(targets: object) -> list[str] | None:
     return None
 
 
-def read_data(data: Any, targets: Any = None) -> Data:
+def is_batches(values: object) -> bool:
+    """Whether this is an iterable of batches, such as a ``DataLoader``, rather than an array."""
+    if isinstance(values, (Mapping, str, bytes)) or hasattr(values, "shape") or _is_frame(values):
+        return False
+    if isinstance(values, (list, tuple)):
+        return bool(values) and (isinstance(values[0], Mapping) or _is_pair(values[0]))
+    return isinstance(values, Iterable)
+
+
+def _is_pair(batch: object) -> bool:
+    return isinstance(batch, (tuple, list)) and len(batch) == 2 and all(hasattr(part, "shape") for part in batch)
+
+
+def _inputs_of(batch: Any, keys: DictKeys) -> Any:
+    return batch[0] if isinstance(batch, (tuple, list)) else batch
+
+
+def read_batches(data: Any, targets: Any = None, keys: DictKeys = DictKeys()) -> Iterator[Data]:
+    """``(x, y)``, one batch after another; arrays and frames are one batch."""
+    data = _collected(data)
+    if targets is None and isinstance(data, Mapping):
+        yield _batch(data, keys)
+    elif targets is not None or isinstance(data, Data) or not is_batches(data) or _is_pair(data):
+        yield read_data(data, targets, keys)
+    else:
+        empty = True
+        for batch in data:
+            empty = False
+            yield _batch(batch, keys)
+        if empty:
+            raise InputError("there are no batches of data")
+
+
+def read_data(data: Any, targets: Any = None, keys: DictKeys = DictKeys()) -> Data:
     """``(x, y)``: two arrays, a frame and the names of its target columns, or an iterable of batches."""
     if isinstance(data, Data):
         return data
+    data = _collected(data)
     if targets is not None:
         names = _names_of(targets) if _is_frame(data) else None
         if names is not None:
@@ -168,30 +291,53 @@ def read_data(data: Any, targets: Any = None) -> Data:
                 raise InputError(f"no column `{missing[0]}`; the frame has {', '.join(columns)}")
             chosen = data[names[0]] if len(names) == 1 else data[names]
             return Data(_frame_inputs(data, [column for column in data.columns if str(column) not in names]), chosen)
-        return Data(inputs_like(data), targets if hasattr(targets, "shape") else np.asarray(targets))
+        targets = _collected(targets)
+        return Data(inputs_like(data, keys=keys), targets if hasattr(targets, "shape") else np.asarray(targets))
+    if isinstance(data, Mapping):
+        return _batch(data, keys)
     if isinstance(data, tuple) and len(data) == 2:
-        return read_data(*data)
+        return read_data(*data, keys)
     if _is_frame(data) or hasattr(data, "shape"):
         raise InputError("targets are missing: give fit(x, y), fit(frame, 'y'), or batches of (x, y)")
     if not isinstance(data, Iterable):
         raise InputError(f"data of type {type(data).__name__} are neither arrays, a frame nor batches of (x, y)")
-    return _join(data)
-
-
-def _join(batches: Iterable[Any]) -> Data:
-    inputs: list[Any] = []
-    targets: list[Any] = []
-    for batch in batches:
-        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-            raise InputError(f"a batch is a {type(batch).__name__}, not a pair (x, y)")
-        inputs.append(batch[0])
-        targets.append(batch[1])
-    if not inputs:
+    batches = [_batch(batch, keys) for batch in data]
+    if not batches:
         raise InputError("there are no batches of data")
-    return Data(Inputs(_concatenate(inputs)), _concatenate(targets))
+    return Data(join([batch.inputs for batch in batches]), concatenate([batch.targets for batch in batches]))
 
 
-def _concatenate(parts: list[Any]) -> Any:
+def _batch(batch: Any, keys: DictKeys) -> Data:
+    if isinstance(batch, Mapping):
+        if keys.y not in batch:
+            raise MissingKeyError(
+                f"a batch has no key `{keys.y}` (it has {', '.join(map(str, batch))}); say which one with dict_key_y"
+            )
+        return Data(inputs_like(batch, keys=keys), batch[keys.y])
+    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        raise InputError(f"a batch is a {type(batch).__name__}, not a pair (x, y)")
+    targets = batch[1] if hasattr(batch[1], "shape") else np.asarray(batch[1])
+    return Data(inputs_like(batch[0], keys=keys), targets)
+
+
+def join(parts: list[Inputs]) -> Inputs:
+    """Batches of inputs as one."""
+    if not parts:
+        raise InputError("there are no batches of data")
+    first = parts[0]
+    if first.key is None:
+        return Inputs(concatenate([part.raw for part in parts]), first.names)
+    together = {
+        name: concatenate([part.raw[name] for part in parts]) if hasattr(value, "shape") else value
+        for name, value in first.raw.items()
+    }
+    return Inputs(together, key=first.key)
+
+
+def concatenate(parts: list[Any]) -> Any:
+    """Arrays or tensors, one after another."""
+    if len(parts) == 1:
+        return parts[0]
     if all(is_torch(part) for part in parts):
         import torch
 
@@ -208,6 +354,12 @@ def read_targets(targets: Any, *, classes: bool, known: Sequence[str] | None = N
     array = _numpy(targets)
     if array.ndim > 2:
         raise InputError(f"the targets have {array.ndim} axes; give one row per data point")
+    categories = getattr(targets, "cat", None) if hasattr(targets, "dtype") else None
+    ordered = getattr(targets, "categories", getattr(categories, "categories", None))
+    if classes and ordered is not None and known is None:
+        # A pandas categorical says itself which classes there are, and in which order.
+        known = [str(category) for category in ordered]
+        array = array.astype(object)
     if array.dtype.kind in "OUST" and classes:
         words = [str(label) for label in array.ravel()]
         found = sorted(set(words)) if known is None else list(known)

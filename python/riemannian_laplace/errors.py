@@ -14,6 +14,7 @@ __all__ = [
     "LaplaceError",
     "LaplaceWarning",
     "MemoryLimitError",
+    "MissingKeyError",
     "NotFittedError",
     "NumericalError",
     "UnsupportedError",
@@ -26,6 +27,12 @@ class LaplaceError(Exception):
 
 class InputError(LaplaceError, ValueError):
     """A model, data or a setting that cannot be used; the message says which and why."""
+
+
+class MissingKeyError(InputError, KeyError):
+    """A dictionary of data without the key that was named."""
+
+    __str__ = Exception.__str__
 
 
 class UnsupportedError(LaplaceError, NotImplementedError):

@@ -15,7 +15,7 @@ from riemannian_laplace.data import Matrix, is_torch, like, read_data
 from riemannian_laplace.errors import InputError, LaplaceWarning, UnsupportedError
 from riemannian_laplace.files import SavedModel
 from riemannian_laplace.progress import watch
-from riemannian_laplace.results import MeanCovariance
+from riemannian_laplace.results import MeanCovariance, Prediction
 from riemannian_laplace.settings import floats, link, method_settings, plain, write_whole
 
 __all__ = ["Laplace"]
@@ -59,7 +59,8 @@ class Laplace(SavedModel):
     subnetwork_indices
         The uncertain weights of ``"subnetwork"``, in the order of the flat weights.
     last_layer_name
-        The last layer of a module by name; found by a forward pass where it is not given.
+        The last layer of a torch module by name; found by a forward pass where it is not given. The layers before it are the
+        module's own: its features are computed by torch, batch by batch, and only they are kept.
     rank
         The number of eigenvalues of ``"lowrank"``.
     scaling
@@ -69,6 +70,19 @@ class Laplace(SavedModel):
         ``"engine"``, or ``"torch"``: outputs and derivatives of a torch module are computed by torch in float64, so that any
         module that torch can differentiate twice will do. Slower, for at most a few thousand weights, and the posterior
         cannot be saved.
+    seed
+        The seed of this object's draws. Calls of :meth:`sample`, :meth:`samples`, :meth:`predictive_samples` and
+        :meth:`functional_samples` without a seed of their own continue one stream, so that no two of them are alike.
+    backend, backend_kwargs
+        Accepted for laplace-torch's sake: of a backend only the kind of curvature counts (GGN, EF or Hessian).
+    enable_backprop
+        Accepted, and not needed: inputs with ``requires_grad`` give results that can be differentiated.
+    dict_key_x, dict_key_y
+        Inputs and targets in batches that are dictionaries, which a module is given whole for ``"last_layer"``.
+    feature_reduction
+        ``"pick_first"``, ``"pick_last"`` or ``"average"``: what the last layer takes, of several vectors of features.
+    n_subset
+        Fits a random choice of this many data points.
 
     Examples
     --------
@@ -98,7 +112,7 @@ class Laplace(SavedModel):
         init_prior_prec: npt.ArrayLike | None = None,
         prior_structure: str = "scalar",
         val_loader: Any = None,
-        loss: None = None,
+        loss: Any = None,
         log_prior_prec_min: float = -4.0,
         log_prior_prec_max: float = 4.0,
         grid_size: int = 17,
@@ -107,26 +121,32 @@ class Laplace(SavedModel):
         verbose: bool = False,
         progress_bar: bool = True,
         *,
+        log_prior_prec_base: float = 10.0,
         sigma_noise: str = "auto",
         seed: int = 0,
+        **ignored: Any,
     ) -> dict[str, Any]:
         """Tunes the prior precision and, in regression, the noise **jointly with it**.
 
         Parameters
         ----------
         pred_type
-            ``"glm"``: tuning on held-out data scores the linearised prediction.
+            ``"glm"`` or ``"nn"``: what of is scored on held-out data.
         method
             ``"marglik"`` maximises the log marginal likelihood, to convergence (``n_steps``, ``lr`` and
             ``init_prior_prec`` are accepted and not needed: the search starts from a grid). ``"gridsearch"`` minimises the
             negative log likelihood of ``val_loader`` over a grid, and refines its best point.
         prior_structure
             ``"scalar"``, ``"layerwise"`` or ``"diag"`` (one per weight), for ``"marglik"``. laplace-torch's default is the
-            last; one per weight has as many hyperparameters as weights, and must be asked for here.
+            last; one per weight has as many hyperparameters as weights, and must be asked for here. A grid search tunes one
+            prior precision.
+        loss
+            For ``"gridsearch"``: a function of predictions and targets to minimise in place of the negative log likelihood,
+            or a metric with ``update`` and ``compute``.
         val_loader
             Held-out data: a pair ``(x, y)`` or batches of them.
-        log_prior_prec_min, log_prior_prec_max, grid_size
-            The grid, in powers of ten.
+        log_prior_prec_min, log_prior_prec_max, grid_size, log_prior_prec_base
+            The grid, in powers of the base.
         link_approx, n_samples, seed
             How held-out classes are predicted.
         sigma_noise
@@ -137,11 +157,12 @@ class Laplace(SavedModel):
         dict
             How the search went; the tuned values are :attr:`prior_precision` and :attr:`sigma_noise`.
         """
-        method, prior_structure = plain(method), plain(prior_structure)
-        if loss is not None:
-            raise UnsupportedError("a loss of one's own is not offered; held-out data are scored by their log likelihood")
-        if plain(pred_type) != "glm":
-            raise UnsupportedError("tuning scores the linearised prediction, pred_type='glm'")
+        method, prior_structure, pred_type = plain(method), plain(prior_structure), plain(pred_type)
+        refused = set(ignored) - {"cv_loss_with_var"}
+        if refused:
+            raise InputError(f"optimize_prior_precision has no argument `{sorted(refused)[0]}`")
+        if pred_type not in ("glm", "gp", "nn"):
+            raise InputError(f"tuning scores pred_type='glm' or 'nn', not `{pred_type}`")
         if sigma_noise not in ("auto", "tuned", "held"):
             raise InputError(f"sigma_noise is `{sigma_noise}`; use one of auto, tuned, held")
         sigma_tuned = not self._sigma_given if sigma_noise == "auto" else sigma_noise == "tuned"
@@ -156,7 +177,14 @@ class Laplace(SavedModel):
         elif method == "gridsearch":
             if val_loader is None:
                 raise InputError("method='gridsearch' needs held-out data: val_loader=(x, y), or batches of them")
-            data = read_data(val_loader)
+            if prior_structure != "scalar":
+                raise InputError(
+                    f"a grid search tunes one prior precision, not prior_structure='{prior_structure}'; use method='marglik'"
+                )
+            data = read_data(val_loader, None, self._keys)
+            if loss is not None or pred_type == "nn":
+                grid = np.logspace(log_prior_prec_min, log_prior_prec_max, grid_size, base=log_prior_prec_base)
+                return self._search_grid(grid, data, loss, (pred_type, plain(link_approx), n_samples, seed))
             matrix, targets = self._matrix(data.inputs), self._targets(data.targets)
             with watch("tuning", enabled=progress_bar) as bar:
                 best, report = posterior.optimized_on(
@@ -164,7 +192,7 @@ class Laplace(SavedModel):
                     targets,
                     tuned=tuned,
                     link=link(link_approx, n_samples, seed),
-                    grid=(10.0**log_prior_prec_min, 10.0**log_prior_prec_max, grid_size),
+                    grid=(log_prior_prec_base**log_prior_prec_min, log_prior_prec_base**log_prior_prec_max, grid_size),
                     watch=bar,
                 )
             if report["nll"] > report["map_nll"]:
@@ -182,6 +210,37 @@ class Laplace(SavedModel):
             print(f"Optimized prior precision is {self.prior_precision}.")
         return report
 
+    def _search_grid(
+        self, grid: Matrix, data: Any, loss: Any, how: tuple[str, str, int, int]
+    ) -> dict[str, Any]:
+        """Takes the prior precision of a grid at which predictions have the least loss."""
+        pred_type, link_approx, n_samples, seed = how
+        targets = self._targets(data.targets)
+        scores = []
+        for precision in grid:
+            self._move(prior_precision=[float(precision)])
+            if loss is None:
+                prediction = self.predict(
+                    data.inputs, pred_type, n_samples=n_samples, seed=seed, progress_bar=False,
+                    link_approx=link_approx if pred_type == "glm" else None,
+                )  # fmt: skip
+                scores.append(prediction.scores(targets)["nll"])
+                continue
+            result = self(
+                data.inputs, pred_type, n_samples=n_samples, seed=seed,
+                link_approx=link_approx if pred_type == "glm" else None,
+            )  # fmt: skip
+            predicted = result if self._is_classifier() else result[0]
+            if hasattr(loss, "compute"):
+                loss.reset()
+                loss.update(predicted, data.targets)
+                scores.append(float(loss.compute()))
+            else:
+                scores.append(float(loss(predicted, data.targets)))
+        finite = np.where(np.isfinite(scores), scores, np.inf)
+        self._move(prior_precision=[float(grid[int(np.argmin(finite))])])
+        return {"loss": float(finite.min()), "losses": scores, "grid": grid.tolist()}
+
     def log_marginal_likelihood(self, prior_precision: Any = None, sigma_noise: Any = None) -> Any:
         """The Laplace estimate of the log evidence, log p(D | θ̂)/T − ½(log det G − log det A + (θ̂−μ)ᵀA(θ̂−μ)).
 
@@ -189,11 +248,11 @@ class Laplace(SavedModel):
         that can be differentiated by them, as in laplace-torch.
         """
         if prior_precision is None and sigma_noise is None:
-            return np.float64(self._ready().log_marginal_likelihood)
+            return self._given(np.float64(self._ready().log_marginal_likelihood))
         posterior = self._ready() if self._posterior is None else self._posterior
         if sigma_noise is not None and posterior.sigma is None:
             raise InputError("sigma_noise belongs to regression")
-        alpha = self._prior_precision if prior_precision is None else floats(prior_precision, "prior_precision")
+        alpha = self._prior_precision if prior_precision is None else self._read_precision(prior_precision)
         sigma = self._noise() if sigma_noise is None else floats(sigma_noise, "sigma_noise")
         noise = [] if posterior.sigma is None else sigma
         if posterior.sigma is not None and len(noise) != len(posterior.sigma):
@@ -208,7 +267,7 @@ class Laplace(SavedModel):
             from riemannian_laplace.torch_evidence import differentiable
 
             return differentiable(value, [(prior_precision, by_alpha), (sigma_noise, by_sigma)])
-        return np.float64(value)
+        return self._given(np.float64(value))
 
     # Predictions
 
@@ -220,10 +279,12 @@ class Laplace(SavedModel):
         link_approx: str | None = None,
         n_samples: int = 100,
         diagonal_output: bool = False,
+        generator: Any = None,
         *,
+        num_samples: int | None = None,
         metric: str = "fisher",
         samples: _core.Samples | None = None,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> Any:
         """The prediction at inputs ``x``; torch tensors give torch tensors.
 
@@ -243,6 +304,8 @@ class Laplace(SavedModel):
             Draws for ``"nn"``, ``"riemannian"`` and ``"mc"``.
         diagonal_output
             In regression with ``"glm"``: the variances of single outputs instead of their covariances.
+        generator
+            A torch generator, from which the seed is drawn.
         samples
             Samples of :meth:`samples` to use for ``"riemannian"``, instead of drawing any.
         seed
@@ -254,23 +317,72 @@ class Laplace(SavedModel):
         else (see :meth:`predict`); for classification the probabilities; for counts ``(mean, variance)`` of the rate.
         """
         pred_type = plain(pred_type)
+        n_samples = n_samples if num_samples is None else num_samples
+        if pred_type not in ("glm", "gp", "nn", "riemannian", "map"):
+            raise InputError(f"there is no pred_type `{pred_type}`; use one of glm, nn, riemannian, map")
+        if joint and (pred_type not in ("glm", "gp") or self._is_classifier()):
+            raise InputError("joint predictions are for regression with pred_type='glm'")
+        if generator is not None or seed is not None:
+            seed = self._seed_of_call(seed, generator)
+        if self._is_differentiable(x):
+            return self._call_in_torch(x, pred_type, joint, diagonal_output, n_samples, seed or 0)
         if joint:
-            if pred_type != "glm" or self._is_classifier():
-                raise InputError("joint predictions are for regression with pred_type='glm'")
-            mean, covariance = self._ready().predict_joint(self._matrix(x))
-            return MeanCovariance(like(mean, x), like(covariance, x), None)
+            inputs = self._inputs(x)
+            mean, covariance = self._ready().predict_joint(self._matrix(inputs))
+            return MeanCovariance(like(mean, inputs), like(covariance, inputs), None)
+        if link_approx is not None and plain(link_approx) == "mc" and not self._is_classifier():
+            link_approx = None
         prediction = self.predict(
-            x, pred_type, link_approx=link_approx, n_samples=n_samples, metric=metric, samples=samples, seed=seed
+            x, pred_type, link_approx=link_approx, n_samples=n_samples, metric=metric, samples=samples, seed=seed or 0
         )
         if self._is_classifier():
-            return like(prediction.mean, x)
+            return prediction.mean
         latent = prediction.latent() if self._ready().likelihood != "poisson" else None
         if latent is None:
-            return MeanCovariance(like(prediction.mean, x), like(prediction.epistemic_variance, x), prediction)
+            return MeanCovariance(prediction.mean, prediction.epistemic_variance, prediction)
         mean, covariance = latent
         if diagonal_output:
-            covariance = np.ascontiguousarray(np.diagonal(covariance, axis1=1, axis2=2))
-        return MeanCovariance(like(mean, x), like(covariance, x), prediction)
+            covariance = covariance.diagonal(0, 1, 2) if is_torch(covariance) else np.diagonal(covariance, axis1=1, axis2=2)
+        return MeanCovariance(mean, covariance, prediction)
+
+    # Gradients by the inputs
+
+    def _is_differentiable(self, x: Any) -> bool:
+        """Whether the result must be differentiable by the inputs."""
+        if not is_torch(x) or not x.requires_grad:
+            return False
+        import torch
+
+        if not torch.is_grad_enabled():
+            return False
+        if self._likeness is None or self._scaling is not None:
+            raise InputError(
+                "the inputs require gradients, which are there for torch modules without a scaling; give x.detach()"
+            )
+        return True
+
+    def _in_torch(self) -> Any:
+        """The module as a function of its inputs, with the weights that are uncertain."""
+        from riemannian_laplace.torch_gradients import DifferentiablePosterior
+
+        if self._differentiable is None:
+            layer = None if self._bound is None else self._bound.layer
+            self._differentiable = DifferentiablePosterior(self.model, layer, self._indices)
+        return self._differentiable
+
+    def _call_in_torch(
+        self, x: Any, pred_type: str, joint: bool, diagonal_output: bool, n_samples: int, seed: int
+    ) -> Any:
+        if self._is_classifier() or pred_type not in ("glm", "gp", "nn"):
+            raise InputError("gradients by the inputs are there for regression, with pred_type='glm' or 'nn'; give x.detach()")
+        self._ready()
+        if pred_type == "nn":
+            draws = self._in_torch().sampled(x, self._ready().draw(0, n_samples, seed))
+            return MeanCovariance(draws.mean(0).to(x.dtype), draws.var(0).to(x.dtype), None)
+        mean, covariance = self._in_torch().gaussian(x, self._dense_covariance(), joint)
+        if diagonal_output and not joint:
+            covariance = covariance.diagonal(dim1=-2, dim2=-1)
+        return MeanCovariance(mean.to(x.dtype), covariance.to(x.dtype), None)
 
     def predict(
         self,
@@ -283,7 +395,7 @@ class Laplace(SavedModel):
         samples: _core.Samples | None = None,
         seed: int = 0,
         progress_bar: bool = True,
-    ) -> _core.Prediction:
+    ) -> Prediction:
         """The whole prediction: mean, epistemic, aleatoric and total variance, intervals, quantiles, draws, densities and
         scores. The arguments are those of a call.
 
@@ -296,30 +408,71 @@ class Laplace(SavedModel):
         True
         """
         pred_type, link_approx = plain(pred_type), None if link_approx is None else plain(link_approx)
-        posterior, matrix = self._ready(), self._matrix(x)
+        inputs = self._inputs(x)
+        posterior, matrix = self._ready(), self._matrix(inputs)
         if link_approx is not None and pred_type != "glm" and link_approx != "mc":
             raise InputError(f"link_approx belongs to pred_type='glm'; leave it out with {pred_type!r}")
         if pred_type == "riemannian" and samples is None:
             samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
-        return posterior.predict(matrix, method_settings(pred_type, link_approx, n_samples, seed, samples))
+        method = method_settings(pred_type, link_approx, n_samples, seed, samples)
+        with watch("predicting", enabled=progress_bar):
+            return Prediction(posterior, matrix, method, inputs.raw if inputs.names is None else None)
 
     def predictive_samples(
         self,
         x: Any,
         pred_type: str = "glm",
         n_samples: int = 100,
+        diagonal_output: bool = False,
+        generator: Any = None,
         *,
+        num_samples: int | None = None,
         metric: str = "fisher",
         samples: _core.Samples | None = None,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> Any:
-        """Draws of the prediction, without observation noise: (n_samples, inputs, outputs); probabilities for classes."""
+        """Draws of the prediction, without observation noise: (n_samples, inputs, outputs); probabilities for classes.
+
+        Without a ``seed`` or a torch ``generator`` every call gives other draws.
+        """
+        n_samples = n_samples if num_samples is None else num_samples
+        seed = self._seed_of_call(seed, generator)
         prediction = self.predict(x, pred_type, n_samples=n_samples, metric=metric, samples=samples, seed=seed)
         count = n_samples
         if prediction.samples is not None:
             requested, failed, _ = prediction.samples
             count = requested - failed
-        return like(prediction.mean_draws(count, seed), x)
+        return prediction.mean_draws(count, seed)
+
+    def functional_samples(
+        self,
+        x: Any,
+        pred_type: str = "glm",
+        n_samples: int = 100,
+        diagonal_output: bool = False,
+        generator: Any = None,
+        *,
+        seed: int | None = None,
+    ) -> Any:
+        """Draws of the raw outputs, (n_samples, inputs, outputs): of the Gaussian at each input for ``"glm"``, of networks
+        for ``"nn"``. Without a ``seed`` or a torch ``generator`` every call gives other draws."""
+        pred_type, seed = plain(pred_type), self._seed_of_call(seed, generator)
+        inputs = self._inputs(x)
+        posterior, matrix = self._ready(), self._matrix(inputs)
+        if pred_type == "nn":
+            return like(posterior.sampled_outputs(matrix, n_samples, seed), inputs)
+        if pred_type not in ("glm", "gp"):
+            raise InputError(f"functional samples are of pred_type='glm' or 'nn', not `{pred_type}`")
+        latent = posterior.predict(matrix, method_settings("glm", None, n_samples, seed, None)).latent()
+        if latent is None:
+            raise UnsupportedError(f"a {self.likelihood} likelihood has no Gaussian over its outputs")
+        mean, covariance = latent
+        if diagonal_output:
+            covariance = covariance * np.eye(covariance.shape[-1])
+        values, vectors = np.linalg.eigh(covariance)
+        roots = vectors * np.sqrt(np.clip(values, 0, None))[:, None, :]
+        noise = np.random.Generator(np.random.Philox(seed)).standard_normal((n_samples, *mean.shape))
+        return like(mean + np.einsum("npq,snq->snp", roots, noise), inputs)
 
     def evaluate(
         self,
@@ -330,7 +483,7 @@ class Laplace(SavedModel):
     ) -> dict[str, float]:
         """Scores of the predictions at observed targets: ``n mse rmse nll crps coverage_90`` for regression, ``n nll
         accuracy brier ece`` for classes. Noise is part of them. The options are those of :meth:`predict`."""
-        data = read_data(x, y)
+        data = read_data(x, y, self._keys)
         prediction = self.predict(data.inputs, pred_type, **options)
         return prediction.scores(self._targets(data.targets))
 
@@ -384,7 +537,7 @@ class Laplace(SavedModel):
             samples = self.samples(n_samples, metric, seed=seed, progress_bar=progress_bar)
         data = None
         if x is not None:
-            given = read_data(x, y)
+            given = read_data(x, y, self._keys)
             data = self._matrix(given.inputs), self._targets(given.targets)
         page = {"posterior": "posterior", "data": "the given data", "level": level, "max_rows": 5000}
         settings = [method_settings(name, "centred", n_samples, seed, samples) for name in names]
@@ -397,42 +550,56 @@ class Laplace(SavedModel):
     def sample(
         self,
         n_samples: int = 100,
+        generator: Any = None,
         metric: str = "euclidean",
         *,
-        seed: int = 0,
-        first: int = 0,
+        seed: int | None = None,
+        first: int | None = None,
         progress_bar: bool = True,
-    ) -> Matrix:
+    ) -> Any:
         """Draws of the uncertain weights, one per row.
 
         The ``"euclidean"`` metric is the Gaussian N(θ̂, G⁻¹); ``"fisher"``, ``"monge"``, ``"monge-log"`` and
         ``"empirical-fisher"`` follow geodesics (:meth:`samples` has their certificates). Draw i of a seed is the same in
-        any number of draws and on any number of threads.
+        any number of draws and on any number of threads. Without ``seed``, ``first`` or a torch ``generator``, the draws
+        continue those of the last call: n calls for one draw give the n draws of one call.
         """
+        if isinstance(generator, str):
+            generator, metric = None, generator
         if metric == "euclidean":
-            return self._ready().draw(first, n_samples, seed)
-        return self.samples(n_samples, metric, seed=seed, first=first, progress_bar=progress_bar).theta
+            posterior = self._ready()
+            seed, start = self._stream(n_samples, seed, first, generator)
+            return self._given(posterior.draw(start, n_samples, seed))
+        if generator is not None:
+            seed = self._seed_of_call(seed, generator)
+        return self._given(self.samples(n_samples, metric, seed=seed, first=first, progress_bar=progress_bar).theta)
 
     def samples(
         self,
         n_samples: int = 100,
         metric: str = "fisher",
         *,
-        seed: int = 0,
-        first: int = 0,
+        seed: int | None = None,
+        first: int | None = None,
         smoothing: float | None = None,
         progress_bar: bool = True,
     ) -> _core.Samples:
         """Samples of the Riemannian posterior, each with its certificate.
 
         ``smoothing`` is the width over which the metric rounds the kinks of relu and its kin; 0 leaves them. Ctrl-C stops
-        the work and leaves this object as it was.
+        the work and leaves this object as it was. Without ``seed`` or ``first``, samples continue the stream of
+        :meth:`sample`.
         """
-        posterior = self._ready()
+        posterior, drawn = self._ready(), self._drawn
+        seed, start = self._stream(n_samples, seed, first)
         with watch("following geodesics", n_samples, enabled=progress_bar) as bar:
-            samples = posterior.sample(
-                metric=metric, first=first, count=n_samples, seed=seed, smoothing=smoothing, watch=bar
-            )
+            try:
+                samples = posterior.sample(
+                    metric=metric, first=start, count=n_samples, seed=seed, smoothing=smoothing, watch=bar
+                )
+            except BaseException:
+                self._drawn = drawn
+                raise
         uncertified = samples.failed + samples.uncertified
         if uncertified > _ALLOWED_UNCERTIFIED * n_samples:
             warnings.warn(

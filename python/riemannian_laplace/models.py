@@ -19,7 +19,7 @@ from riemannian_laplace import _core, layers
 from riemannian_laplace.data import Inputs, Matrix
 from riemannian_laplace.errors import InputError, UnsupportedError
 
-__all__ = ["BoundModel", "bind", "likelihood_name"]
+__all__ = ["BoundModel", "bind", "is_module", "likelihood_name", "likeness", "sizes", "trainable_places", "uncertain_weights"]
 
 #: Points on which a network is compared with the model that it was made from.
 _CHECKED = 64
@@ -34,6 +34,8 @@ class BoundModel:
     features: Callable[[Inputs], Matrix] | None = None
     #: The labels of the classes, where the model knows them.
     classes: list[Any] | None = None
+    #: The name of that last layer.
+    layer: str | None = None
 
 
 def likelihood_name(likelihood: str, n_outputs: int | None = None) -> str:
@@ -50,15 +52,61 @@ def likelihood_name(likelihood: str, n_outputs: int | None = None) -> str:
     if name == "classification":
         return "bernoulli" if n_outputs == 1 else "categorical"
     if name == "reward_modeling":
-        raise UnsupportedError("the likelihood reward_modeling is not offered; use regression or classification")
+        raise UnsupportedError(
+            "the likelihood reward_modeling is not offered; fit pairs as classification of their two rewards"
+        )
     known = ("gaussian", "heteroscedastic", "categorical", "bernoulli", "poisson")
     if name not in known:
         raise InputError(f"there is no likelihood `{name}`; use regression, classification or one of {', '.join(known)}")
     return name
 
 
-def _is_module(model: object) -> bool:
+def is_module(model: object) -> bool:
     return any(base.__module__ == "torch.nn.modules.module" for base in type(model).__mro__)
+
+
+def likeness(model: object) -> tuple[str, str] | None:
+    """The dtype and the device of a torch module, by name; none for any other model."""
+    if not is_module(model):
+        return None
+    module: Any = model
+    parameter = next((one for one in module.parameters() if one.is_floating_point()), None)
+    if parameter is None:
+        return "float32", "cpu"
+    return str(parameter.dtype).removeprefix("torch."), str(parameter.device)
+
+
+def sizes(model: object) -> tuple[list[int], int, list[int]] | None:
+    """Of a torch module: the sizes of its tensors, its layers with parameters, and the sizes of the uncertain tensors."""
+    if not is_module(model):
+        return None
+    from riemannian_laplace import torch_models
+
+    module = torch_models.unwrapped(model)  # type: ignore[arg-type]
+    tensors = [parameter.numel() for parameter in module.parameters()]
+    kept = [parameter.numel() for parameter in module.parameters() if parameter.requires_grad]
+    layers = sum(any(True for _ in part.parameters(recurse=False)) for part in module.modules())
+    return tensors, layers, kept
+
+
+def uncertain_weights(
+    model: object, subset: str, indices: list[int] | None, layer: str | None
+) -> list[Matrix] | None:
+    """What the flat uncertain weights of a model can be, where that is known without data."""
+    if isinstance(model, _core.Network):
+        return [np.asarray(model.parameters)] if subset == "all" else None
+    if not is_module(model):
+        return None
+    from riemannian_laplace import torch_models
+
+    return torch_models.uncertain_weights(model, subset, indices, layer)  # type: ignore[arg-type]
+
+
+def trainable_places(model: object) -> list[int] | None:
+    """Which of the flat weights of a torch module have ``requires_grad``; none where all of them do."""
+    from riemannian_laplace import torch_models
+
+    return torch_models.trainable_places(model)  # type: ignore[arg-type]
 
 
 def _is_sklearn(model: object) -> bool:
@@ -73,7 +121,7 @@ def check(model: object) -> None:
     elif _is_sklearn(model):
         if not hasattr(model, "coefs_"):
             raise InputError(f"this {type(model).__name__} instance is not fitted yet; train it first")
-    elif not _is_module(model) and not isinstance(model, _core.Network) and not _is_layers(model):
+    elif not is_module(model) and not isinstance(model, _core.Network) and not _is_layers(model):
         raise UnsupportedError(
             f"a model of type {type(model).__name__} is not known; give a torch module, a scikit-learn MLP, the path of "
             "an ONNX or safetensors file, or layers with their weights (riemannian_laplace.layers)"
@@ -92,14 +140,14 @@ def bind(
     last_layer: str | None,
     features_suffice: bool,
     derivatives: str = "engine",
+    reduction: str | None = None,
 ) -> BoundModel:
     """The network of a model for inputs of this kind, compared with the model's own outputs at the first of them.
 
-    ``features_suffice`` says that only the last layer is asked for, so that a module whose other layers are not known may
-    be used for its features.
+    ``features_suffice`` says that only the last layer is asked for, so that a torch module computes its features.
     """
     check(model)
-    if derivatives == "torch" and not _is_module(model):
+    if derivatives == "torch" and not is_module(model):
         raise InputError("derivatives='torch' belongs to torch modules")
     if isinstance(model, _core.Network):
         return BoundModel(model)
@@ -119,6 +167,7 @@ def bind(
         features_suffice=features_suffice,
         n_checked=_CHECKED,
         derivatives=derivatives,
+        reduction=reduction,
     )
 
 

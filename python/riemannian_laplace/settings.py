@@ -13,7 +13,7 @@ from riemannian_laplace import _core
 from riemannian_laplace.data import is_torch
 from riemannian_laplace.errors import FileError, InputError, UnsupportedError
 
-__all__ = ["floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes", "write_whole"]
+__all__ = ["curvature_of", "floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes", "vector", "write_whole"]
 
 
 def plain(name: str) -> str:
@@ -24,8 +24,6 @@ def plain(name: str) -> str:
 def link(name: str, n_samples: int, seed: int) -> dict[str, Any]:
     """How a Gaussian over logits becomes probabilities."""
     name = plain(name)
-    if name == "bridge_norm":
-        raise UnsupportedError("link_approx='bridge_norm' is not offered; use bridge, probit, mc or centred")
     return {"name": name, "samples": n_samples, "seed": seed}
 
 
@@ -33,15 +31,39 @@ def method_settings(
     pred_type: str, link_approx: str | None, n_samples: int, seed: int, samples: _core.Samples | None
 ) -> dict[str, Any]:
     """A way to predict."""
-    if pred_type == "gp":
-        raise UnsupportedError("pred_type='gp' is not offered; 'glm' is the same distribution, in either space")
     return {
-        "name": pred_type,
+        # The linearised network in function space is the same distribution.
+        "name": "glm" if pred_type == "gp" else pred_type,
         "link": link(link_approx or "probit", n_samples, seed),
         "n_samples": n_samples,
         "seed": seed,
         "samples": samples,
     }
+
+
+def curvature_of(backend: Any, options: dict[str, Any] | None, curvature: str) -> str:
+    """The curvature that a backend of laplace-torch computes, by its name; everything is computed by this engine."""
+    if options and options.get("stochastic"):
+        raise UnsupportedError("stochastic curvature is not offered; the exact one is computed: leave `stochastic` out")
+    if backend is None:
+        return curvature
+    name = getattr(backend, "__name__", str(backend))
+    for ending, kind in (("EF", "empirical-fisher"), ("Hessian", "hessian"), ("GGN", "ggn")):
+        if name.endswith(ending):
+            return kind
+    if name in ("GGNInterface", "EFInterface"):
+        return "ggn" if name.startswith("GGN") else "empirical-fisher"
+    raise InputError(f"the backend {name} is not known; leave it out, or choose with curvature=")
+
+
+def vector(values: Any, what: str) -> list[float]:
+    """One number, or several in one dimension."""
+    if isinstance(values, (str, bytes)):
+        raise InputError(f"{what} must be a number or several, not a string")
+    numbers = floats(values, what)
+    if np.ndim(values.detach().cpu().numpy() if is_torch(values) else values) > 1:
+        raise InputError(f"{what} must be a number, or have one dimension")
+    return numbers
 
 
 def floats(values: Any, what: str) -> list[float]:

@@ -12,6 +12,7 @@ mod posterior;
 mod prediction;
 mod report;
 mod samples;
+mod train;
 mod work;
 
 use pyo3::prelude::*;
@@ -35,6 +36,8 @@ mod _core {
     use crate::report::report;
     #[pymodule_export]
     use crate::samples::Samples;
+    #[pymodule_export]
+    use crate::train::train;
 
     use pyo3::prelude::*;
 
@@ -51,8 +54,15 @@ mod _core {
         riemannian_laplace::internals::memory::set_limit(n_bytes);
     }
 
+    /// Sets the number of threads of the engine, before its first work in this process.
+    #[pyfunction]
+    fn set_num_threads(py: Python<'_>, n_threads: usize) -> PyResult<()> {
+        crate::work::set_num_threads(py, n_threads)
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::work::begin();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use ndarray::Array3;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use riemannian_laplace::internals::evaluate::{TrainingFit, leave_one_out};
 use riemannian_laplace::internals::evidence::{self, AtBound, Free, PriorStructure};
 use riemannian_laplace::internals::geodesic::MetricOptions;
-use riemannian_laplace::internals::predict::predict;
+use riemannian_laplace::internals::predict::{Predictive, draw_weights, predict};
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{
     Contents, Dataset, Draws, EvidenceOptions, Laplace, MetricName, SamplerOptions, Smoothing, ValidationOptions,
@@ -79,6 +80,13 @@ impl Posterior {
         let prior = prior_values(prior_precision, &**laplace.model());
         let sigma = laplace.schema().scale_deviations(&sigma);
         let laplace = run(py, None, move |_| laplace.set_hyperparameters(&prior, &sigma).map(|()| laplace))?;
+        Ok(Self { laplace, fingerprint: None })
+    }
+
+    /// The posterior at another temperature.
+    fn tempered(&self, py: Python<'_>, temperature: f64) -> PyResult<Self> {
+        let mut laplace = self.laplace.clone();
+        let laplace = run(py, None, move |_| laplace.set_temperature(temperature).map(|()| laplace))?;
         Ok(Self { laplace, fingerprint: None })
     }
 
@@ -199,8 +207,33 @@ impl Posterior {
     /// Draws of the weights from the Gaussian, one per row.
     fn draw<'py>(&self, py: Python<'py>, first: usize, count: usize, seed: u64) -> PyResult<Matrix<'py>> {
         let draws = Draws { range: first..first.saturating_add(count), seed };
-        let weights = run(py, None, |_| riemannian_laplace::internals::predict::draw_weights(&self.laplace, &draws))?;
+        let weights = run(py, None, |_| draw_weights(&self.laplace, &draws))?;
         Ok(weights.into_pyarray(py))
+    }
+
+    /// The raw outputs of networks with weights drawn from the Gaussian, in the units of the data: draws × points × outputs.
+    fn sampled_outputs<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Array<'py>,
+        count: usize,
+        seed: u64,
+    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        let inputs = inputs.as_array().to_owned();
+        let outputs = run(py, None, |_| {
+            let weights = draw_weights(&self.laplace, &Draws::first(count, seed))?;
+            let prediction = riemannian_laplace::Prediction::of_weights(&self.laplace, weights.view(), &inputs)?;
+            let mut outputs = match prediction.predictive() {
+                Predictive::Sampled(sampled) => sampled.outputs().clone(),
+                _ => Array3::zeros((0, inputs.nrows(), 0)),
+            };
+            for mut draw in outputs.outer_iter_mut() {
+                let restored = self.laplace.schema().restore_mean(draw.view())?;
+                draw.assign(&restored);
+            }
+            Ok(outputs)
+        })?;
+        Ok(outputs.into_pyarray(py))
     }
 
     /// Samples along geodesics of a metric.
@@ -284,10 +317,10 @@ impl Posterior {
         self.laplace.model().n_outputs()
     }
 
-    /// The number of prior precisions that are one per layer.
+    /// The numbers of weights that share a prior precision where there is one per layer.
     #[getter]
-    fn n_groups(&self) -> usize {
-        self.laplace.model().groups().len()
+    fn groups(&self) -> Vec<usize> {
+        self.laplace.model().groups().into_iter().map(|group| group.size).collect()
     }
 
     /// Whether the training data are held.

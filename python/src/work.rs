@@ -3,12 +3,18 @@
 //!
 //! Python's signal handlers run on its main thread alone, so a worker could not see Ctrl-C. The calling thread sleeps
 //! meanwhile, wakes a few times a second, and cancels the work when a handler raises.
+//!
+//! A forked child has none of the worker threads of its parent, and would wait for them for ever. It starts a pool of its
+//! own.
 
+use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::thread;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use riemannian_laplace::{Progress, Result};
 
 use crate::derivatives::take_failure;
@@ -18,6 +24,65 @@ use crate::errors::{OrRaise, raise};
 const INTERVAL: Duration = Duration::from_millis(50);
 /// The stack of the thread that works: that of a main thread.
 const STACK: usize = 8 << 20;
+
+/// The process that imported this package, whose threads are those of rayon's global pool.
+static HOME: OnceLock<u32> = OnceLock::new();
+/// The pool of a forked child, by its process.
+static CHILD: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
+
+/// Remembers the process that imports the package.
+pub fn begin() {
+    HOME.get_or_init(process::id);
+}
+
+/// Uses this many threads from now on; an error where they have started already.
+pub fn set_num_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
+    let refuse = |problem: String| Err(raise(py, "InputError", problem));
+    if threads == 0 {
+        return refuse("the number of threads must be at least 1".to_string());
+    }
+    let builder = ThreadPoolBuilder::new().num_threads(threads);
+    if HOME.get() == Some(&process::id()) {
+        return builder.build_global().or_else(|_| {
+            refuse("the threads have started already; call set_num_threads before any other work".to_string())
+        });
+    }
+    match builder.build() {
+        Ok(pool) => {
+            *CHILD.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((process::id(), Arc::new(pool)));
+            Ok(())
+        }
+        Err(error) => refuse(format!("the threads could not be started: {error}")),
+    }
+}
+
+/// The pool of this process where it is a forked child; none in the process that imported the package.
+fn child_pool(py: Python<'_>) -> PyResult<Option<Arc<ThreadPool>>> {
+    let process = process::id();
+    if HOME.get() == Some(&process) {
+        return Ok(None);
+    }
+    let mut known = match CHILD.try_lock() {
+        Ok(known) => Some(known),
+        Err(TryLockError::Poisoned(known)) => Some(known.into_inner()),
+        // Another thread held it when the process was forked, or holds it now.
+        Err(TryLockError::WouldBlock) => None,
+    };
+    if let Some((owner, pool)) = known.as_deref().and_then(Option::as_ref)
+        && *owner == process
+    {
+        return Ok(Some(Arc::clone(pool)));
+    }
+    let pool = ThreadPoolBuilder::new().stack_size(STACK).build().map_err(|error| {
+        raise(py, "NumericalError", format!("the threads of a forked process could not be started: {error}"))
+    })?;
+    let pool = Arc::new(pool);
+    if let Some(known) = known.as_deref_mut() {
+        // A parent's pool is not dropped: its threads are not here to be joined.
+        std::mem::forget(known.replace((process, Arc::clone(&pool))));
+    }
+    Ok(Some(pool))
+}
 
 /// What the worker and the caller share.
 #[derive(Debug, Default)]
@@ -49,12 +114,16 @@ pub fn run<T: Send>(
 ) -> PyResult<T> {
     take_failure();
     let shared = Shared::default();
+    let pool = child_pool(py)?;
     let caller = thread::current();
     let (outcome, interruption) = thread::scope(|scope| {
         let worker = || {
             // Woken on the way out, also by a panic.
             let _wake = Wake { caller: &caller, finished: &shared.finished };
-            work(&shared)
+            match &pool {
+                Some(pool) => pool.install(|| work(&shared)),
+                None => work(&shared),
+            }
         };
         let handle = match thread::Builder::new().stack_size(STACK).spawn_scoped(scope, worker) {
             Ok(handle) => handle,

@@ -11,9 +11,14 @@ pub const LEAST_SECONDS: f64 = 10.0;
 /// Seconds of one core per counted multiply-add.
 const SECONDS_PER_MULTIPLY_ADD: f64 = 1e-10;
 
-/// The cores that work is spread over.
-pub fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
+/// The threads that work is spread over.
+pub fn threads() -> f64 {
+    rayon::current_num_threads() as f64
+}
+
+/// Seconds that counted multiply-adds take on all threads.
+pub fn expected_seconds(work: f64) -> f64 {
+    work * SECONDS_PER_MULTIPLY_ADD / threads()
 }
 
 /// Multiply-adds of the linearised posterior's variance at so many rows; none where it is an iteration.
@@ -40,14 +45,15 @@ pub fn leave_one_out_work(laplace: &Laplace) -> Option<f64> {
 pub fn announce_leave_one_out(console: &Console, laplace: &Laplace) {
     if let Some(work) = leave_one_out_work(laplace) {
         let faster = "a posterior with --structure kron or --weights last-layer is faster";
-        announce(console, work * SECONDS_PER_MULTIPLY_ADD / cores(), "leave-one-out", faster);
+        announce(console, expected_seconds(work), "leave-one-out", faster);
     }
 }
 
-/// Says how long the variances at so many rows take, where that is long.
-pub fn announce_variances(console: &Console, laplace: &Laplace, rows: usize, what: &str, faster: &str) {
+/// Says how long linearised predictions of so many rows take, where that is long.
+pub fn announce_predicting(console: &Console, laplace: &Laplace, rows: usize) {
     if let Some(work) = variance_work(laplace, rows) {
-        announce(console, work * SECONDS_PER_MULTIPLY_ADD / cores(), what, faster);
+        let faster = "a posterior with --structure kron or --weights last-layer is faster, and --method map needs none";
+        announce(console, expected_seconds(work), "predicting", faster);
     }
 }
 

@@ -1,51 +1,53 @@
 //! Arguments that several commands share, and the parsers of single values.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use riemannian_laplace::Activation;
-use riemannian_laplace::Family;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use riemannian_laplace::internals::likelihood::{Entry, REGISTER, TargetKind};
+use riemannian_laplace::{Activation, Family};
 
-use super::failure::Failure;
+/// A likelihood by name.
+#[derive(Debug, Clone, Copy)]
+pub struct LikelihoodName(&'static Entry);
 
-/// The likelihoods by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LikelihoodName {
-    /// Real targets with Gaussian noise
-    Gaussian,
-    /// Real targets with Gaussian noise whose level depends on the inputs; the network has two outputs per target, the
-    /// means of all targets and then their log variances
-    Heteroscedastic,
-    /// Class labels 0, 1, …, C−1, or words
-    Categorical,
-    /// 0/1 targets, or two words
-    Bernoulli,
-    /// Counts
-    Poisson,
+impl ValueEnum for LikelihoodName {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: OnceLock<Vec<LikelihoodName>> = OnceLock::new();
+        ALL.get_or_init(|| REGISTER.iter().map(LikelihoodName).collect())
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.help))
+    }
 }
 
 impl LikelihoodName {
+    /// The name.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// The kind of its targets.
+    pub fn kind(self) -> TargetKind {
+        self.0.family().likelihood().kind()
+    }
+
     /// Whether the targets are classes, which may be named by words.
     pub fn takes_classes(self) -> bool {
-        matches!(self, LikelihoodName::Categorical | LikelihoodName::Bernoulli)
+        self.kind().has_classes()
     }
 
     /// Whether the targets are real numbers, which may be standardised.
     pub fn takes_reals(self) -> bool {
-        matches!(self, LikelihoodName::Gaussian | LikelihoodName::Heteroscedastic)
+        self.kind().has_units()
     }
 
-    /// The family of that name, with σ if it is Gaussian.
-    pub fn family(self, sigma: &[f64]) -> Result<Family, Failure> {
-        Ok(match self {
-            LikelihoodName::Gaussian => Family::gaussian_per_output(sigma)?,
-            LikelihoodName::Heteroscedastic => "heteroscedastic".parse()?,
-            LikelihoodName::Categorical => "categorical".parse()?,
-            LikelihoodName::Bernoulli => "bernoulli".parse()?,
-            LikelihoodName::Poisson => "poisson".parse()?,
-        })
+    /// The family of that name, with default parameters.
+    pub fn family(self) -> Family {
+        self.0.family()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The names of classes: in summaries, in JSON, and in the order of a network's outputs.
 
 use riemannian_laplace::internals::data::list_names;
+use riemannian_laplace::internals::likelihood::TargetKind;
 use riemannian_laplace::{Dataset, Family, Laplace, Method, Schema};
 use serde::Serialize;
 
@@ -32,7 +33,7 @@ pub fn of(schema: &Schema, family: &Family, n_outputs: usize) -> Option<ClassNam
 
 /// The classes of a target.
 pub fn names(schema: &Schema, family: &Family, n_outputs: usize, target: usize) -> Vec<String> {
-    let count = if matches!(family, Family::Bernoulli(_)) { 2 } else { n_outputs };
+    let count = family.likelihood().n_classes(n_outputs);
     match schema.classes_of(target) {
         Some(names) => names.to_vec(),
         None => (0..count).map(|class| class.to_string()).collect(),
@@ -52,8 +53,8 @@ impl ClassNames {
 /// Adds a line on the classes to a summary.
 pub fn add_row(schema: &Schema, family: &Family, n_outputs: usize, summary: &mut Summary) {
     if let Some(classes) = of(schema, family, n_outputs) {
-        let meaning = match family {
-            Family::Bernoulli(_) => "probabilities are those of the second",
+        let meaning = match family.likelihood().kind() {
+            TargetKind::Answers => "probabilities are those of the second",
             _ => "in the order of the network's outputs",
         };
         summary.row("classes", classes.in_words(), meaning);

@@ -8,6 +8,7 @@ use riemannian_laplace::Schema;
 use riemannian_laplace::internals::data::{
     CsvStream, Impute, Table, TableError, TableOptions, UNNAMED_COLUMN, Unknown, list_names,
 };
+use riemannian_laplace::internals::likelihood::TargetKind;
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
@@ -162,7 +163,7 @@ impl EncodeArgs {
                 "--categorical names the target column `{name}`; classes are --likelihood categorical"
             )));
         }
-        let n_classes = if likelihood == LikelihoodName::Bernoulli { Some(2) } else { n_classes };
+        let n_classes = if likelihood.kind() == TargetKind::Answers { Some(2) } else { n_classes };
         let options = TableOptions {
             impute: self.impute.map(|impute| match impute {
                 ImputeName::Mean => Impute::Mean,

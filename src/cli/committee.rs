@@ -2,23 +2,34 @@
 //! take in the place of one posterior.
 //!
 //! `committee.json` in the folder names the members and their weights, `{"members": [{"posterior": "member-01.safetensors",
-//! "weight": 0.2}, …]}`. It is written last, so that a folder with it is whole.
+//! "weight": 0.2}, …]}`. Members are written under names that are free, then `committee.json` is replaced in one step, then the
+//! members of an earlier committee go: at every moment the folder has the old committee or the new one, or none yet.
 
 use std::path::{Path, PathBuf};
 
 use riemannian_laplace::internals::evaluate::{Committee, PriorPathStep};
+use riemannian_laplace::internals::files::{self, Folder, Input, Text, WholeFile};
+use riemannian_laplace::internals::laplace::POSTERIOR_FORMAT;
+use riemannian_laplace::internals::memory::{self, Reservation};
 use riemannian_laplace::internals::predict::{self, Mixture, MixtureMember};
+use riemannian_laplace::internals::tensors::{FINGERPRINT, TensorFile};
 use riemannian_laplace::{Contents, Error, Laplace};
 use serde::{Deserialize, Serialize};
 
 use super::console::Console;
 use super::failure::Failure;
 use super::method::{Method, MethodArgs};
-use super::output::{OutputFile, Summary, counted, short};
+use super::output::{Summary, counted, short};
 use super::posterior::PosteriorArgs;
 
 /// The list of the members.
 const LIST: &str = "committee.json";
+/// The most bytes of a list, and the most members.
+const LONGEST_LIST: u64 = 1 << 20;
+const MOST_MEMBERS: usize = 1000;
+/// Numbers in memory for each number in a member's file (packed triangles become matrices), and of its names besides.
+const NUMBERS_PER_NUMBER: f64 = 4.0;
+const NUMBERS_PER_MEMBER: f64 = 2000.0;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct List {
@@ -39,16 +50,21 @@ pub struct CommitteeFolder {
 }
 
 impl CommitteeFolder {
-    /// A folder that is new, empty, or has an earlier committee, which will be replaced.
+    /// A folder that is new, has nothing but members in it, or has an earlier committee, which will be replaced.
     pub fn at(path: &Path) -> Result<Self, Failure> {
         let refuse = |problem: &str| Err(Failure::Usage(format!("cannot write {}: {problem}", path.display())));
         if path.is_dir() {
-            let is_empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-            if !is_empty && !path.join(LIST).is_file() {
+            let names = files::names(path)?;
+            if names.iter().any(|name| name == LIST) {
+                read(path)?;
+            } else if names.iter().any(|name| !is_member(name)) {
                 return refuse("a committee is a folder of its own, and this one holds other files");
             }
         } else if path.exists() {
             return refuse("a committee is a folder, and this is a file");
+        }
+        if let Some(folder) = path.ancestors().find(|folder| folder.is_dir()) {
+            WholeFile::check(&folder.join(LIST))?;
         }
         Ok(Self { path: path.to_path_buf() })
     }
@@ -58,52 +74,156 @@ impl CommitteeFolder {
         &self.path
     }
 
-    /// Writes the members, then the list of them.
+    /// Writes the members, then the list of them; then removes the members of an earlier committee.
     pub fn write(&self, committee: &Committee) -> Result<(), Failure> {
-        let broken = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| Failure::from(Error::Write { path, source })
-        };
-        std::fs::create_dir_all(&self.path).map_err(broken(&self.path))?;
-        let list = self.path.join(LIST);
-        if list.exists() {
-            self.remove_members(&list)?;
-            std::fs::remove_file(&list).map_err(broken(&list))?;
+        let folder = Folder::create(&self.path)?;
+        let mut own = Own::in_folder(&folder)?;
+        let written = self.write_new(committee, &folder, &mut own);
+        if written.is_err() {
+            // What was there before is as it was; the first error is the one to report.
+            own.new.iter().for_each(|name| drop(folder.remove(name)));
         }
-        let mut members = Vec::new();
-        for (index, member) in committee.members.iter().enumerate() {
-            let posterior = format!("member-{:02}.safetensors", index + 1);
-            member.laplace.save(&self.path.join(&posterior), Contents::TrainingData)?;
-            members.push(Entry { posterior, weight: member.weight });
-        }
-        let text = serde_json::to_string_pretty(&List { held_out_log_likelihood: committee.held_out, members })
-            .map_err(|error| broken(&list)(error.into()))?;
-        OutputFile::at(&list, &[])?.write(|out| writeln!(out, "{text}").map_err(broken(&list)))
-    }
-
-    /// The members of an earlier committee go; what else the folder holds stays.
-    fn remove_members(&self, list: &Path) -> Result<(), Failure> {
-        for entry in read(list)?.members {
-            let path = self.path.join(&entry.posterior);
-            if entry.posterior.starts_with("member-") && path.is_file() {
-                std::fs::remove_file(&path).map_err(|source| Failure::from(Error::Write { path, source }))?;
+        let listed = written?;
+        for (name, _) in own.old {
+            if !listed.contains(&name) {
+                folder.remove(&name)?;
             }
         }
         Ok(())
     }
+
+    /// Writes what is new, and returns the names of all members.
+    fn write_new(&self, committee: &Committee, folder: &Folder, own: &mut Own) -> Result<Vec<String>, Failure> {
+        let mut members = Vec::new();
+        for (index, member) in committee.members.iter().enumerate() {
+            let name = free_name(index + 1, &folder.names()?);
+            own.new.push(name.clone());
+            member.laplace.save(&folder.at(&name)?, Contents::TrainingData)?;
+            // The same member may be there already.
+            let fingerprint = TensorFile::stored_fingerprint(&folder.at(&name)?)?;
+            let taken = |name: &String| members.iter().any(|entry: &Entry| entry.posterior == *name);
+            let same = own.old.iter().find(|(old, known)| Some(known) == fingerprint.as_ref() && !taken(old));
+            if same.is_some() {
+                folder.remove(&name)?;
+                own.new.pop();
+            }
+            let posterior = same.map_or(name, |(old, _)| old.clone());
+            members.push(Entry { posterior, weight: member.weight });
+        }
+        let names = members.iter().map(|entry| entry.posterior.clone()).collect();
+        let text = serde_json::to_string_pretty(&List { held_out_log_likelihood: committee.held_out, members })
+            .map_err(|error| Error::Write { path: self.path.join(LIST), source: error.into() })?;
+        folder.write(LIST, format!("{text}\n").as_bytes())?;
+        Ok(names)
+    }
 }
 
-fn read(list: &Path) -> Result<List, Failure> {
-    let wrong = |problem: String| Failure::Usage(format!("{}: {problem}", list.display()));
-    let text = std::fs::read_to_string(list).map_err(|error| wrong(error.to_string()))?;
+/// The members in a folder that this program wrote.
+struct Own {
+    /// From before, with their fingerprints.
+    old: Vec<(String, String)>,
+    /// From now.
+    new: Vec<String>,
+}
+
+impl Own {
+    fn in_folder(folder: &Folder) -> Result<Self, Failure> {
+        let names = folder.names()?.into_iter().filter(|name| is_member(name));
+        let old = names.filter_map(|name| Some((name.clone(), own_fingerprint(&folder.at(&name).ok()?)?))).collect();
+        Ok(Self { old, new: Vec::new() })
+    }
+}
+
+/// The fingerprint of a posterior that is whole and no link; none of anything else.
+fn own_fingerprint(path: &Path) -> Option<String> {
+    Input::open_member(path.parent()?, path.file_name()?.to_str()?).ok()?;
+    let file = TensorFile::read_numbers(path).ok()?;
+    let is_posterior = file.metadata.get("format").is_some_and(|format| format == POSTERIOR_FORMAT);
+    let stored = file.metadata.get(FINGERPRINT).filter(|stored| *stored == file.fingerprint());
+    stored.filter(|_| is_posterior).cloned()
+}
+
+/// Whether a name is one that members are written under: `member-01.safetensors`, `member-01-2.safetensors`.
+fn is_member(name: &str) -> bool {
+    let number = name.strip_prefix("member-").and_then(|rest| rest.strip_suffix(".safetensors"));
+    number.is_some_and(|number| {
+        number.split('-').count() <= 2
+            && number.split('-').all(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// The first name of a member that nothing has.
+fn free_name(number: usize, taken: &[String]) -> String {
+    let first = std::iter::once(format!("member-{number:02}.safetensors"));
+    let mut names = first.chain((2..).map(|version| format!("member-{number:02}-{version}.safetensors")));
+    names.find(|name| !taken.contains(name)).unwrap_or_default()
+}
+
+fn read(folder: &Path) -> Result<List, Failure> {
+    let wrong = |problem: String| Failure::Usage(format!("{}: {problem}", folder.join(LIST).display()));
+    let text = Text::of(Input::open_member(folder, LIST)?.at_most(LONGEST_LIST)?)?;
     let read: List = serde_json::from_str(&text).map_err(|error| wrong(format!("not a list of members: {error}")))?;
     if read.members.is_empty() {
         return Err(wrong("it names no members".to_string()));
     }
-    if let Some(entry) = read.members.iter().find(|entry| !(entry.weight > 0.0 && entry.weight.is_finite())) {
-        return Err(wrong(format!("the weight of {} is {}; it must be positive", entry.posterior, entry.weight)));
+    if read.members.len() > MOST_MEMBERS {
+        return Err(wrong(format!("it names {} members; the most is {MOST_MEMBERS}", read.members.len())));
+    }
+    for entry in &read.members {
+        files::plain_name(folder, &entry.posterior)?;
+        if !(entry.weight > 0.0 && entry.weight.is_finite()) {
+            return Err(wrong(format!("the weight of {} is {}; it must be positive", entry.posterior, entry.weight)));
+        }
     }
     Ok(read)
+}
+
+/// The files of a posterior that is one file, or a committee.
+pub fn files_of(posterior: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !posterior.is_dir() {
+        return Ok(vec![posterior.to_path_buf()]);
+    }
+    let entries = check_list(posterior)?.members.into_iter().map(|entry| posterior.join(entry.posterior));
+    Ok(entries.chain([posterior.join(LIST)]).collect())
+}
+
+/// The list in a folder, which must have one.
+fn check_list(folder: &Path) -> Result<List, Failure> {
+    if !folder.join(LIST).is_file() {
+        let advice = "name a posterior that `rla fit` wrote, or a folder that `rla train --committee` wrote";
+        return Err(Failure::Usage(format!("{} is a folder without {LIST}; {advice}", folder.display())));
+    }
+    read(folder)
+}
+
+/// Reads a member, and reserves the memory that it takes as long as it is there.
+fn load_member(folder: &Path, name: &str) -> Result<(Laplace, Reservation), Failure> {
+    let length = Input::open_member(folder, name)?.length().unwrap_or_default();
+    let numbers = NUMBERS_PER_NUMBER * length as f64 / 8.0 + NUMBERS_PER_MEMBER;
+    let path = folder.join(name);
+    let reservation = memory::reserve(&format!("the committee in {}", folder.display()), numbers, "allow more memory")?;
+    Ok((Laplace::load(&path).map_err(Failure::about(&path))?, reservation))
+}
+
+/// Reads a folder from a stranger, loads what its list names, and writes a committee of one in its place where that is allowed;
+/// the names in the list that was read.
+#[cfg(any(test, fuzzing))]
+pub fn try_out(folder: &Path, laplace: &Laplace) -> Option<Vec<String>> {
+    let list = read(folder).ok();
+    for entry in list.iter().flat_map(|list| &list.members) {
+        let _ = load_member(folder, &entry.posterior);
+    }
+    let _ = files_of(folder);
+    let member = riemannian_laplace::internals::evaluate::Member { weight: 1.0, laplace: laplace.clone() };
+    let committee = Committee { members: vec![member], held_out: 0.0, steps: Vec::new() };
+    if let Ok(place) = CommitteeFolder::at(folder) {
+        place.write(&committee).unwrap_or_else(|failure| panic!("{failure}"));
+        let entries = read(folder).unwrap_or_else(|failure| panic!("{failure}")).members;
+        entries.iter().for_each(|entry| {
+            drop(load_member(folder, &entry.posterior).unwrap_or_else(|failure| panic!("{failure}")))
+        });
+    }
+    Some(list?.members.into_iter().map(|entry| entry.posterior).collect())
 }
 
 /// One posterior, or the members of a committee.
@@ -113,6 +233,7 @@ pub struct Members {
     pub laplace: Laplace,
     weight: f64,
     others: Vec<(f64, Laplace)>,
+    _reserved: Vec<Reservation>,
 }
 
 impl Members {
@@ -120,25 +241,21 @@ impl Members {
     pub fn load(args: &PosteriorArgs, console: &Console) -> Result<Self, Failure> {
         let path = &args.posterior;
         if !path.is_dir() {
-            return Ok(Self { laplace: args.load(console)?, weight: 1.0, others: Vec::new() });
+            return Ok(Self { laplace: args.load(console)?, weight: 1.0, others: Vec::new(), _reserved: Vec::new() });
         }
-        let list = path.join(LIST);
-        if !list.is_file() {
-            let advice = "name a posterior that `rla fit` wrote, or a folder that `rla train --committee` wrote";
-            return Err(Failure::Usage(format!("{} is a folder without {LIST}; {advice}", path.display())));
-        }
-        let entries = read(&list)?.members;
+        let entries = check_list(path)?.members;
         let progress = console.bar("loading the committee", entries.len());
-        let mut members = Vec::with_capacity(entries.len());
+        let (mut members, mut reserved) = (Vec::with_capacity(entries.len()), Vec::new());
         for entry in entries {
-            let file = path.join(&entry.posterior);
-            members.push((entry.weight, Laplace::load(&file).map_err(Failure::about(&file))?));
+            let (member, memory) = load_member(path, &entry.posterior)?;
+            members.push((entry.weight, member));
+            reserved.push(memory);
             progress.advance_by(1);
         }
         let mut members = members.into_iter();
         let (weight, laplace) =
-            members.next().ok_or_else(|| Failure::Usage(format!("{}: it names no members", list.display())))?;
-        Ok(Self { laplace, weight, others: members.collect() })
+            members.next().ok_or_else(|| Failure::Usage(format!("{}: it names no members", path.display())))?;
+        Ok(Self { laplace, weight, others: members.collect(), _reserved: reserved })
     }
 
     /// How many there are.

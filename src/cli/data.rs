@@ -316,10 +316,7 @@ fn check_targets(path: &Path, schema: &Schema, likelihood: &dyn Likelihood, n_ou
     let targets = schema.targets();
     for (target, name) in targets.iter().enumerate() {
         let Some(classes) = schema.classes_of(target) else { continue };
-        let expected = match likelihood.name() {
-            "bernoulli" => 2,
-            _ => n_outputs,
-        };
+        let expected = likelihood.n_classes(n_outputs);
         if classes.len() != expected {
             let column = if targets.len() > 1 { format!(" of `{name}`") } else { String::new() };
             return Err(Failure::Usage(format!(

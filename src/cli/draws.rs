@@ -99,7 +99,7 @@ impl DrawArgs {
     /// Draws the samples or reads them, and reports those that failed.
     pub fn draw_or_read(&self, laplace: &Laplace, console: &Console) -> Result<Samples, Failure> {
         let samples = match &self.samples_file {
-            Some(path) => read_fitting(path, laplace)?,
+            Some(path) => read_fitting(path, laplace, console)?,
             None => {
                 self.smoothing.announce(laplace, self.metric(), console);
                 let (team, limits) = (console.team(), LimitArgs::default());
@@ -122,14 +122,28 @@ impl DrawArgs {
     }
 }
 
-/// Checks that the samples have as many parameters as the network.
-fn read_fitting(path: &Path, laplace: &Laplace) -> Result<Samples, Failure> {
+/// Reads samples and checks that they are of this posterior.
+fn read_fitting(path: &Path, laplace: &Laplace, console: &Console) -> Result<Samples, Failure> {
     let samples = read_samples(path)?;
     let (expected, found) = (laplace.parameters().len(), samples.theta.ncols());
     if expected != found {
         let network = counted(expected, "parameter");
         let message = format!("{}: the network has {network}, the samples {found}", path.display());
         return Err(Failure::Usage(message));
+    }
+    let other = |what: &str| {
+        let advice = "`rla sample` draws samples of this one";
+        Err(Failure::Usage(format!("{}: the samples are of {what}; {advice}", path.display())))
+    };
+    if samples.indices.as_deref() != laplace.model().subset().map(|place| place.indices) {
+        return other("other weights of the network");
+    }
+    match (samples.posterior.as_deref(), laplace.stored_fingerprint()) {
+        (Some(one), Some(this)) if one != this => return other("another posterior"),
+        (None, Some(_)) => {
+            console.warn(format!("{} does not say of which posterior its samples are", path.display()));
+        }
+        _ => {}
     }
     Ok(samples)
 }

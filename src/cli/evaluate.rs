@@ -11,7 +11,7 @@ use riemannian_laplace::{Batches, Error, Scores};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::announce::announce_variances;
+use super::announce::announce_predicting;
 use super::certificate::CertificateArgs;
 use super::committee::Members;
 use super::console::Console;
@@ -96,8 +96,7 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     let outside = args.ood.as_ref().map(|path| args.data.inputs_of(path, laplace, console)).transpose()?;
     let asked = args.method.methods();
     if asked.contains(&Method::Glm) {
-        let faster = "a posterior with --structure kron or --weights last-layer is faster, and --method map needs none";
-        announce_variances(console, laplace, data.batches().n_rows(), "predicting", faster);
+        announce_predicting(console, laplace, data.batches().n_rows());
     }
     let mut methods = Vec::new();
     for method in &asked {

@@ -24,9 +24,10 @@ use super::columns::EncodeArgs;
 use super::console::Console;
 use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
-use super::fit_report::{Checks, Tuning, report};
+use super::fit_report::{Checks, Tuning, report, warn_of_condition};
 use super::fit_score;
 use super::follow::{Earlier, FromArgs, Origin};
+use super::input_order;
 use super::model::{ModelArgs, is_onnx};
 use super::output::{OutputFile, Summary, counted, print, print_json, short, short_list};
 use super::posterior;
@@ -170,8 +171,11 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(fit) = &fit {
         training_fit::warn(fit, &laplace, console);
     }
-    if matches!(origin, Origin::New) {
+    if let (Origin::New, Some(model)) = (origin, &args.model) {
         classes::hint_at_order(&laplace, console)?;
+        if args.input_order.is_empty() && scaling::recorded(&model.path)?.0.is_none() {
+            input_order::hint(&laplace, args.scaling.goes(), console)?;
+        }
     }
 
     check_finite(&laplace)?;
@@ -191,7 +195,9 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let Some(scores) = &scores {
         fit_score::warn(scores, console);
     }
-    let checks = Checks { fit, scores, tempering };
+    let condition = laplace.condition();
+    warn_of_condition(&laplace, condition, console);
+    let checks = Checks { fit, scores, tempering, condition };
     let seconds = began.elapsed().as_secs_f64();
     if args.json {
         return print_json(&report(&laplace, origin, &checks, &tuning, seconds));
@@ -261,7 +267,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         .check_outputs(architecture.n_outputs())
         .map_err(Error::Outputs)
         .map_err(Failure::about(&model.path))?;
-    let n_classes = Some(architecture.n_outputs()).filter(|_| likelihood == LikelihoodName::Categorical);
+    let n_classes =
+        Some(family.likelihood().n_classes(architecture.n_outputs())).filter(|_| likelihood.takes_classes());
     let new = NewColumns { encode: &args.encode, input_order: &args.input_order, likelihood, n_classes };
     let data = args.scaling.read(&args.data, &model.path, new, reading(args, console), console)?;
     data.check_against(network, &family)?;
@@ -273,8 +280,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     // What training found is the default, unless it is to be found anew.
     let trained = recipe.as_ref().filter(|_| !is_tuned(args));
     let family = match (family.sigma(), trained.and_then(|recipe| recipe.sigma.as_ref())) {
-        (Some(sigma), _) if !args.sigma.is_empty() => Family::gaussian_per_output(&schema.scale_deviations(sigma))?,
-        (Some(_), Some(sigma)) => Family::gaussian_per_output(sigma)?,
+        (Some(sigma), _) if !args.sigma.is_empty() => family.with_sigma(&schema.scale_deviations(sigma))?,
+        (Some(_), Some(sigma)) => family.with_sigma(sigma)?,
         _ => family,
     };
     let sigma_is_known = trained.is_some_and(|recipe| recipe.sigma.is_some());
@@ -285,6 +292,12 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
             ""
         };
         console.note(format!("sigma is 1{units}: none of --sigma, --optimize and --optimize-on was given"));
+    }
+
+    let defaults = family.likelihood().dispersions();
+    if !defaults.is_empty() && !is_tuned(args) {
+        let values: Vec<String> = defaults.iter().map(|p| format!("{} {}", p.name, short(p.value))).collect();
+        console.note(format!("{}: defaults, since neither --optimize nor --optimize-on was given", values.join(", ")));
     }
 
     let _progress = console.spinner("choosing the weights");
@@ -307,8 +320,8 @@ fn fit(args: &FitArgs, console: &Console) -> Result<Fitted, Failure> {
     let Prepared { part, data, family, options, recipe, out } = prepare(args, console)?;
     let tuning = if is_tuned(args) { WillTune::Yes } else { WillTune::No };
     announce_fit(console, &ExpectedFit::of(part.clone(), data.batches(), &family, &options, tuning)?);
-    let _progress = console.spinner("fitting the posterior");
-    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options);
+    let progress = console.bar("fitting the posterior, rows", data.batches().n_rows());
+    let start = |options: &FitOptions| data.fit(part.clone(), family.clone(), options, &progress);
     let mut laplace = match start(&options) {
         // Tuning needs a place to start from, and finds its own way from there.
         Err(Error::IndefiniteHessian { least, shared: Some(prior) })
@@ -334,6 +347,7 @@ fn fit_shard(args: &FitArgs, shard: Shard, console: &Console) -> Result<(), Fail
     if args.optimize {
         shard::note_tuning(&mut sums, tuned(args))?;
     }
+    shard::note_data(&mut sums, &args.data.data)?;
     sums.save(out.path())?;
     let (rows, path) = (sums.rows(), out.path().display());
     console.note(format!(
@@ -386,13 +400,14 @@ fn likelihood(args: &FitArgs, model: &Path) -> Result<LikelihoodName, Failure> {
 }
 
 fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure> {
-    if likelihood != LikelihoodName::Gaussian && !args.sigma.is_empty() {
-        let name = likelihood.family(&[])?.likelihood().name();
+    let family = likelihood.family();
+    if family.sigma().is_none() && !args.sigma.is_empty() {
+        let name = likelihood.name();
         return Err(Failure::Usage(format!(
             "--sigma belongs to --likelihood gaussian; a {name} likelihood has no sigma"
         )));
     }
-    likelihood.family(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })
+    Ok(family.with_sigma(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })?)
 }
 
 /// Whether what was not given is tuned.
@@ -409,7 +424,8 @@ fn tuned(args: &FitArgs) -> (Free, PriorStructure, Free) {
 fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
     let (prior, prior_structure, sigma) = tuned(args);
     let options = EvidenceOptions { prior, prior_structure, sigma, ..EvidenceOptions::for_posterior(laplace) };
-    let sigma_is_free = options.sigma == Free::Tuned && laplace.family().sigma().is_some();
+    let has_noise = laplace.family().sigma().is_some() || !laplace.dispersions().is_empty();
+    let sigma_is_free = options.sigma == Free::Tuned && has_noise;
     if (options.prior == Free::Held || laplace.prior().is_earlier_posterior()) && !sigma_is_free {
         console.note("--optimize has nothing to tune: every value was given");
         return Ok(Tuning::NothingFree);
@@ -469,6 +485,13 @@ fn summary(
             Some(error) => format!("± {} nats, the log evidence; greater is better", short(error)),
         },
     );
+    if let Some(condition) = checks.condition {
+        let digits = format!(
+            "of the posterior precision; {:.0} digits of the evidence hold",
+            laplace.evidence_digits(condition)
+        );
+        summary.row("condition", format!("{condition:.1e}"), digits);
+    }
     origin.summarize(args.from.from.as_deref(), &mut summary);
     if !laplace.prior().is_earlier_posterior() {
         let precision = prior::precision_in_words(laplace.prior());
@@ -478,6 +501,9 @@ fn summary(
     if let Some(sigma) = laplace.sigma() {
         let meaning = format!("{}; noise, in units of the target", source(!args.sigma.is_empty()));
         summary.row("sigma", short_list(&sigma), meaning);
+    }
+    for (name, value) in laplace.dispersions() {
+        summary.row("dispersion", format!("{name} {}", short(value)), format!("of the likelihood, {}", source(false)));
     }
     let meaning = format!("of {}: directions that the data determine", model.n_params());
     summary.row("effective parameters", short(laplace.effective_parameters()), meaning);

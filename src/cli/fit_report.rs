@@ -1,14 +1,18 @@
 //! What `rla fit --json` prints.
 
+use std::collections::BTreeMap;
+
 use riemannian_laplace::internals::evaluate::{ClosedForms, TemperOptimum, TrainingFit};
 use riemannian_laplace::internals::evidence::AtBound;
+use riemannian_laplace::internals::laplace::LARGE_CONDITION;
 use riemannian_laplace::{EvidenceOptimum, Laplace, ValidationOptimum};
 use serde::Serialize;
 
 use super::classes::{self, ClassNames};
+use super::console::Console;
 use super::fit_score::ScoreReport;
 use super::follow::Origin;
-use super::output::OneOrMany;
+use super::output::{OneOrMany, short};
 use super::tempering::TemperingReport;
 use super::training_fit::TrainingFitReport;
 use super::validation::ValidationReport;
@@ -18,6 +22,20 @@ pub struct Checks {
     pub fit: Option<TrainingFit>,
     pub scores: Option<ClosedForms>,
     pub tempering: Option<TemperOptimum>,
+    /// Of the posterior precision.
+    pub condition: Option<f64>,
+}
+
+/// Says when the condition of the posterior precision takes digits of the evidence.
+pub fn warn_of_condition(laplace: &Laplace, condition: Option<f64>, console: &Console) {
+    let Some(condition) = condition.filter(|condition| *condition > LARGE_CONDITION) else { return };
+    console.warn(format!(
+        "the condition number of the posterior precision is {condition:.1e}: about {:.0} digits of the log marginal likelihood \
+         hold, and differences below {} nats mean nothing; standardised inputs, a greater prior precision or a larger sigma \
+         lower it",
+        laplace.evidence_digits(condition),
+        short(0.5 * f64::EPSILON * condition),
+    ));
 }
 
 /// The outcome of --optimize.
@@ -52,7 +70,13 @@ pub struct Report {
     prior_mean: OneOrMany,
     temperature: f64,
     sigma: Option<OneOrMany>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    dispersions: BTreeMap<String, f64>,
     log_det_ratio: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence_digits: Option<f64>,
     effective_parameters: f64,
     solver: &'static str,
     structure: String,
@@ -100,7 +124,10 @@ pub fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tunin
         prior_mean: laplace.prior_mean().values().into(),
         temperature: laplace.temperature(),
         sigma: laplace.sigma().map(|sigma| OneOrMany::from(sigma.as_slice())),
+        dispersions: laplace.dispersions().into_iter().collect(),
         log_det_ratio: laplace.log_det_ratio(),
+        condition: checks.condition,
+        evidence_digits: checks.condition.map(|condition| laplace.evidence_digits(condition)),
         effective_parameters: laplace.effective_parameters(),
         solver: laplace.structure().solver(),
         structure: laplace.structure().in_words(),

@@ -4,7 +4,7 @@ use riemannian_laplace::internals::evaluate::ClosedForms;
 use riemannian_laplace::{Laplace, Link};
 use serde::Serialize;
 
-use super::announce::leave_one_out_work;
+use super::announce::{duration, expected_seconds, leave_one_out_work};
 use super::console::Console;
 use super::output::{Summary, short};
 
@@ -27,7 +27,10 @@ impl From<&ClosedForms> for ScoreReport {
 /// The scores, where they exist in closed form and take little time.
 pub fn closed_forms(laplace: &Laplace, console: &Console) -> Option<ClosedForms> {
     let work = leave_one_out_work(laplace)?;
-    if laplace.data().is_none() || work > MOST_WORK {
+    laplace.data()?;
+    if work > MOST_WORK {
+        let seconds = duration(expected_seconds(work));
+        console.note(format!("leave-one-out would take about {seconds} more; `rla loo` computes it"));
         return None;
     }
     let _progress = console.spinner("computing leave-one-out");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use riemannian_laplace::{Family, FitOptions, Laplace, Model, Network, PriorValues, Structure};
+use riemannian_laplace::{FitOptions, Laplace, Model, Network, PriorValues, Structure};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
@@ -79,8 +79,7 @@ impl Earlier {
         let laplace = Laplace::load(path).map_err(Failure::about(path))?;
         let own = laplace.family().likelihood().name();
         if let Some(name) = likelihood {
-            let asked = name.family(&[1.0])?;
-            if asked.likelihood().name() != own {
+            if name.name() != own {
                 return Err(Failure::Usage(format!(
                     "{}: its likelihood is {own}; leave out --likelihood, or fit a posterior of its own",
                     path.display()
@@ -139,7 +138,7 @@ impl Earlier {
             Some(_) | None => return self.more_data(data, sigma, structure, console),
         };
         let family = match sigma {
-            Some(sigma) => Family::gaussian_per_output(&sigma)?,
+            Some(sigma) => self.laplace.family().with_sigma(&sigma)?,
             None => self.laplace.family().clone(),
         };
         let mut options = FitOptions::following(&self.laplace)?;

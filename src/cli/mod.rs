@@ -11,12 +11,14 @@ mod data;
 mod draws;
 mod evaluate;
 mod exp;
+mod export;
 mod failure;
 mod fit;
 mod fit_report;
 mod fit_score;
 mod follow;
 mod geodesic;
+mod input_order;
 mod log;
 mod loo;
 mod loo_report;
@@ -49,6 +51,8 @@ mod threads;
 mod train;
 mod train_report;
 mod training_fit;
+#[cfg(any(test, fuzzing))]
+mod untrusted;
 mod validation;
 mod weights;
 
@@ -62,6 +66,8 @@ use console::{Console, say};
 use failure::Failure;
 use signals::Signals;
 use team::Crew;
+#[cfg(any(test, fuzzing))]
+pub use untrusted::read_committee;
 
 /// Uncertainty for trained neural networks: Laplace and Riemannian Laplace approximations of an MLP.
 ///
@@ -98,6 +104,7 @@ enum Command {
     Loo(loo::LooArgs),
     Report(report::ReportArgs),
     Sample(sample::SampleArgs),
+    Export(export::ExportArgs),
     Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
     Log(log::LogArgs),
@@ -164,6 +171,7 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Loo(args) => loo::run(args, &console),
         Command::Report(args) => report::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
+        Command::Export(args) => export::run(args, &console),
         Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),
         Command::Log(args) => log::run(args, &console),
@@ -211,6 +219,21 @@ mod tests {
                 }
                 super::parse_words(&changed.join(&b'\n'));
             }
+        }
+    }
+
+    #[test]
+    fn no_list_of_a_committee_leads_out_of_its_folder() {
+        use rand::Rng;
+        use riemannian_laplace::internals::random::{Purpose, stream};
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/committee");
+        for entry in std::fs::read_dir(folder).expect("the corpus") {
+            super::read_committee(&std::fs::read(entry.expect("an entry").path()).expect("a file"));
+        }
+        for index in 0..300 {
+            let mut random = stream(2, Purpose::Data, index);
+            let bytes: Vec<u8> = (0..random.random_range(0..60)).map(|_| random.random()).collect();
+            super::read_committee(&bytes);
         }
     }
 

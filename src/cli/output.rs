@@ -9,7 +9,7 @@ use std::time::Duration;
 use ndarray::{Array1, ArrayView1};
 use rayon::prelude::*;
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::tensors::WholeFile;
+use riemannian_laplace::internals::files::WholeFile;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -30,10 +30,10 @@ impl OutputFile {
         if path.file_name().is_none() {
             return refuse("it does not name a file");
         }
-        if let Ok(place) = path.canonicalize()
-            && inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == place))
+        if let Some(place) = place_of(path)
+            && inputs.iter().any(|input| place_of(input).is_some_and(|input| input == place))
         {
-            return refuse("it is one of the input files; choose another name for --out");
+            return refuse("it is one of the input files, or another result; choose another name for it");
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
@@ -67,6 +67,12 @@ impl OutputFile {
         file.commit()?;
         Ok(result)
     }
+}
+
+/// Where a path leads, be there a file or not.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    path.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(path.file_name()?)))
 }
 
 /// Prints to stdout. A reader that has gone away (`| head`) is not a failure.
@@ -193,14 +199,18 @@ impl<'a> Columns<'a> {
         text.push('\n');
     }
 
-    /// The number of values that are NaN or infinite.
-    pub fn count_not_finite(&self) -> usize {
-        let count = |values: &Values<'_>| match values {
-            Values::Numbers(values) => values.iter().filter(|value| !value.is_finite()).count(),
-            Values::Owned(values) => values.iter().filter(|value| !value.is_finite()).count(),
-            Values::Words(_) => 0,
+    /// The first value that is NaN or infinite: its row, its column, and what it is.
+    pub fn not_finite(&self) -> Option<(usize, String, f64)> {
+        let find = |(name, values): (&'_ String, &Values<'a>)| {
+            let view = match values {
+                Values::Numbers(values) => *values,
+                Values::Owned(values) => values.view(),
+                Values::Words(_) => return None,
+            };
+            let (row, value) = view.iter().enumerate().find(|(_, value)| !value.is_finite())?;
+            Some((row, name.clone(), *value))
         };
-        self.values.iter().map(count).sum()
+        self.names.iter().zip(&self.values).filter_map(find).min_by_key(|(row, _, _)| *row)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use riemannian_laplace::Error;
+use riemannian_laplace::internals::files;
 use riemannian_laplace::internals::geodesic::{Checkpoint, Keeper};
 use riemannian_laplace::internals::team::Team;
 
@@ -56,13 +57,13 @@ impl PartialArgs {
 }
 
 /// `OUT.partial`; `OUT.2of4.partial` for the second of four ranks.
-fn partial_path(out: &Path, team: &Team) -> PathBuf {
+pub fn partial_path(out: &Path, team: &Team) -> PathBuf {
     let mut path = out.as_os_str().to_os_string();
     if team.size() > 1 {
         path.push(format!(".{}of{}", team.rank() + 1, team.size()));
     }
     path.push(".partial");
-    path.into()
+    files::fitting_name(path.into())
 }
 
 /// The checkpoint of a run, if it has one.

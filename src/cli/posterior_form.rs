@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use riemannian_laplace::internals::files::read_text;
 use riemannian_laplace::{Structure, Weights};
 
 use super::failure::Failure;
@@ -110,8 +111,7 @@ impl FormArgs {
 
 /// Indices separated by spaces, commas or line breaks.
 fn read_indices(path: &Path) -> Result<Vec<usize>, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| riemannian_laplace::Error::Io { path: path.to_path_buf(), source })?;
+    let text = read_text(path)?;
     let mut indices = Vec::new();
     for (line, contents) in text.lines().enumerate() {
         for word in contents.split([' ', '\t', ',', ';']).filter(|word| !word.is_empty()) {

@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use riemannian_laplace::internals::data::{Batch, CsvStream, JoinedRow, Pieces};
 use riemannian_laplace::internals::predict::SamplingReport;
-use riemannian_laplace::internals::team::{Team, TeamError};
+use riemannian_laplace::internals::team::Team;
 use riemannian_laplace::{Batches, Error, Laplace, Method};
 
+use super::announce::announce_predicting;
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::classes;
 use super::columns::{LeaveOutArgs, refuse_twice};
-use super::committee::Members;
+use super::committee::{self, Members};
 use super::console::{Console, Progress};
 use super::failure::Failure;
-use super::method::{MethodArgs, sampling_report};
+use super::method::{Method as MethodName, MethodArgs, sampling_report};
 use super::output::{Line, OutputFile, cell, counted, header, print_with};
 use super::posterior::PosteriorArgs;
 use super::predict_columns;
@@ -79,8 +80,9 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     args.method.check_single()?;
     let out = match args.out.as_deref() {
         Some(path) if path != Path::new("-") => {
-            let mut inputs: Vec<&Path> = vec![&args.posterior.posterior, &args.inputs];
-            inputs.extend(args.method.samples_file());
+            let members = committee::files_of(&args.posterior.posterior)?;
+            let mut inputs: Vec<&Path> = members.iter().map(PathBuf::as_path).collect();
+            inputs.extend([args.inputs.as_path()].into_iter().chain(args.method.samples_file()));
             Some(OutputFile::at(path, &inputs)?)
         }
         _ => None,
@@ -94,24 +96,23 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     if let Some(classes) = classes::of(laplace.schema(), laplace.family(), laplace.model().n_outputs()) {
         console.note(format!("classes: {}", classes.in_words()));
     }
+    if args.method.single() == MethodName::Glm {
+        announce_predicting(console, laplace, rows.n_rows());
+    }
     let method = members.method(&args.method, args.method.single(), console)?;
-    let outcome = {
+    let samples = {
         let progress = console.bar("predicting", rows.n_rows());
         let job = Job { args, laplace, method: &method, progress, team: console.team(), rows: &rows, keep };
         match &out {
-            _ if !console.team().is_first() => return job.write(&mut std::io::sink()).map(|_| ()),
+            _ if !console.team().is_first() => return job.write(&mut std::io::sink()).map(drop),
             Some(file) => file.write(|out| job.write(out))?,
             None => print_with(|out| job.write(out))?,
         }
     };
-    if outcome.not_finite > 0 {
-        let count = outcome.not_finite;
-        console.warn(format!("{count} predicted numbers are NaN or infinite: the outputs left the range of f64"));
-    }
     if let Some(file) = &out {
         console.note(format!("{} written to {}", counted(rows.n_rows(), "prediction"), file.path().display()));
     }
-    outcome.samples.map_or(Ok(()), |report| args.certificate.check(report))
+    samples.map_or(Ok(()), |report| args.certificate.check(report))
 }
 
 /// Predictions that are made and written some rows at a time, by the ranks of a team in turn.
@@ -126,38 +127,26 @@ struct Job<'a> {
     keep: Vec<usize>,
 }
 
-/// What is said of all predictions.
-#[derive(Default)]
-struct Written {
-    not_finite: usize,
-    samples: Option<SamplingReport>,
-}
-
 impl Job<'_> {
-    /// Writes all predictions at the first rank; the others send theirs to it.
-    fn write(&self, out: &mut dyn Write) -> Result<Written, Failure> {
+    /// Writes all predictions at the first rank; the others send theirs to it. Returns what is said of their samples.
+    fn write(&self, out: &mut dyn Write) -> Result<Option<SamplingReport>, Failure> {
         let rows = self.rows;
-        let mut written = Written { samples: sampling_report(self.method), not_finite: 0 };
         let broken = |source| Failure::from(Error::Write { path: PathBuf::from("the predictions"), source });
         let (mut pieces, places, mut taken) = (Pieces::of(rows), Pieces::of(rows), 0);
         self.team.in_turn(
             pieces.count(),
             |piece| self.predict(pieces.get(piece)?),
-            |message| {
-                let (not_finite, text) =
-                    message.split_first_chunk::<8>().ok_or(TeamError::Message).map_err(Error::from)?;
-                written.not_finite += u64::from_le_bytes(*not_finite) as usize;
-                out.write_all(text).map_err(broken)?;
+            |text| {
+                out.write_all(&text).map_err(broken)?;
                 self.progress.advance_by(places.rows(taken).len());
                 taken += 1;
                 Ok(())
             },
         )?;
-        Ok(written)
+        Ok(sampling_report(self.method))
     }
 
-    /// Predictions at some rows: how many numbers are not finite, and the lines of the CSV, after its header if these are
-    /// the first rows.
+    /// Predictions at some rows: the lines of the CSV, after its header if these are the first rows.
     fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
         let lines = self.lines(batch.rows())?;
         let first_row = batch.first_row;
@@ -176,12 +165,13 @@ impl Job<'_> {
             };
             predict_columns::of(&prediction, interval.as_ref(), self.laplace, &self.args.keep)
         };
-        let mut message = (columns.count_not_finite() as u64).to_le_bytes().to_vec();
-        if first_row == 0 {
-            message.extend(header(&self.header(columns.names())?));
+        if let Some((row, column, value)) = columns.not_finite() {
+            let place = self.rows.locate(Error::NotFinite { what: "the prediction", row: first_row + row, column: 0 });
+            return Err(Failure::Work(format!("{place} (`{column}` is {value}); nothing is written")));
         }
-        message.extend(columns.lines(&lines));
-        Ok(message)
+        let mut text = if first_row == 0 { header(&self.header(columns.names())?) } else { Vec::new() };
+        text.extend(columns.lines(&lines));
+        Ok(text)
     }
 
     /// The names of all columns.

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use ndarray::{Array2, Axis};
+use riemannian_laplace::internals::likelihood::TargetKind;
 use riemannian_laplace::internals::predict::LatentGaussian;
-use riemannian_laplace::{Family, Laplace, Prediction, Schema};
+use riemannian_laplace::{Laplace, Prediction, Schema};
 
 use super::classes;
 use super::output::Columns;
@@ -17,21 +18,21 @@ pub fn of<'a>(
     keep: &[String],
 ) -> Columns<'a> {
     let (mut columns, schema) = (Columns::default(), laplace.schema());
-    match prediction.family() {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) => {
+    match prediction.family().likelihood().kind() {
+        TargetKind::Real | TargetKind::Positive => {
             add_targets(&mut columns, "mean", &prediction.mean, schema);
             add_targets(&mut columns, "epistemic_variance", &prediction.epistemic_variance, schema);
             add_targets(&mut columns, "aleatoric_variance", &prediction.aleatoric_variance, schema);
             add_targets(&mut columns, "total_variance", &prediction.total_variance, schema);
         }
-        Family::Categorical(_) => add_classes(&mut columns, prediction, laplace, keep),
-        Family::Bernoulli(_) => {
+        TargetKind::Label => add_classes(&mut columns, prediction, laplace, keep),
+        TargetKind::Answers => {
             for (target, column) in prediction.mean.columns().into_iter().enumerate() {
                 let second = schema.classes_of(target).and_then(|names| names.get(1));
                 columns.add(target_name(&probability_of(second.map_or("1", String::as_str)), target, schema), column);
             }
         }
-        Family::Poisson(_) => {
+        TargetKind::Count => {
             add_targets(&mut columns, "mean", &prediction.mean, schema);
             add_targets(&mut columns, "total_variance", &prediction.total_variance, schema);
         }
@@ -67,7 +68,7 @@ fn probability_of(class: &str) -> String {
 
 /// Probabilities under the names of their classes, the most probable class, and how uncertain it is.
 fn add_classes(columns: &mut Columns<'_>, prediction: &Prediction, laplace: &Laplace, keep: &[String]) {
-    let classes = classes::names(laplace.schema(), laplace.family(), prediction.mean.ncols(), 0);
+    let classes = classes::names(laplace.schema(), laplace.family(), prediction.n_outputs(), 0);
     let own = ["row", "note", "class", "entropy", "mutual_information", "logit_variance"].map(str::to_string);
     let mut taken: HashSet<String> = own.iter().chain(keep).chain(&classes).cloned().collect();
     let reserved: HashSet<&String> = own.iter().chain(keep).collect();

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use riemannian_laplace::internals::evidence::{AtBound, Free, PriorStructure};
+use riemannian_laplace::internals::files::read_text;
 use riemannian_laplace::internals::prior::{PriorMean, PriorPrecision};
 use riemannian_laplace::internals::tensors::TensorFile;
-use riemannian_laplace::{Error, Laplace, Model, Network, PriorValues};
+use riemannian_laplace::{Laplace, Model, Network, PriorValues};
 
 use super::arguments;
 use super::console::Console;
@@ -245,7 +246,7 @@ fn tensor_numbers(path: &Path, tensor: &str, network: &Network) -> Result<Vec<f6
 }
 
 fn text_numbers(path: &Path) -> Result<Vec<f64>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.to_path_buf(), source })?;
+    let text = read_text(path)?;
     let mut values = Vec::new();
     for (line, cells) in text.lines().enumerate() {
         for cell in cells.split([',', ';', ' ', '\t']).filter(|cell| !cell.is_empty()) {

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use riemannian_laplace::internals::files::write_whole;
 use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::report::{Made, Mood, Names, Report, ReportOptions};
-use riemannian_laplace::internals::tensors::write_whole;
 use riemannian_laplace::{Draws, Laplace, Link, Method};
 
-use super::announce::{announce_leave_one_out, announce_variances};
+use super::announce::{announce_leave_one_out, announce_predicting};
 use super::arguments;
 use super::certificate::CertificateArgs;
 use super::console::Console;
@@ -101,8 +101,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
         console.note("no --data: the training data inside the posterior are scored, and the page says so");
     }
     let rows = data.as_ref().map_or(laplace.n_data(), |data| data.dataset.len()).min(args.max_rows);
-    let faster = "a posterior with --structure kron or --weights last-layer is faster";
-    announce_variances(console, &laplace, rows, "predicting", faster);
+    announce_predicting(console, &laplace, rows);
     announce_leave_one_out(console, &laplace);
     let methods = args.methods(&laplace, console)?;
     let samples = methods.iter().find_map(|method| match method {

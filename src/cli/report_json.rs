@@ -44,11 +44,12 @@ struct FindingJson {
 struct ExplainedJson {
     training: f64,
     held_out: Option<f64>,
+    refits: Option<f64>,
 }
 
 impl From<Explained> for ExplainedJson {
     fn from(explained: Explained) -> Self {
-        Self { training: explained.training, held_out: explained.held_out }
+        Self { training: explained.training, held_out: explained.held_out, refits: explained.refits }
     }
 }
 

@@ -48,6 +48,8 @@ impl LimitArgs {
 pub struct Sampling<'a> {
     console: &'a Console,
     bar: Progress,
+    /// What one piece of the work is called.
+    one: &'static str,
     began: Instant,
     length: usize,
     threads: usize,
@@ -62,9 +64,15 @@ pub struct Sampling<'a> {
 impl<'a> Sampling<'a> {
     /// A run of as many samples as `length`.
     pub fn begin(console: &'a Console, length: usize, limits: &'a LimitArgs) -> Self {
+        Self::of(console, length, limits, ("following geodesics", "sample"))
+    }
+
+    /// The same of something else: what is done, and what one of it is called.
+    pub fn of(console: &'a Console, length: usize, limits: &'a LimitArgs, words: (&'static str, &'static str)) -> Self {
         Self {
             console,
-            bar: console.bar("following geodesics", length),
+            bar: console.bar(words.0, length),
+            one: words.1,
             began: Instant::now(),
             length,
             threads: rayon::current_num_threads().min(length).max(1),
@@ -119,7 +127,8 @@ impl progress::Progress for Sampling<'_> {
             let expected = taken.mul_f64(left as f64 / self.threads as f64);
             if expected > LONG {
                 self.console.note(format!(
-                    "the first sample took {}: {} more on {} take about {}",
+                    "the first {} took {}: {} more on {} take about {}",
+                    self.one,
                     in_words(taken),
                     left,
                     counted(self.threads, "thread"),
@@ -140,10 +149,11 @@ impl progress::Progress for Sampling<'_> {
             Self::once(of_evaluation, || {
                 let each = taken.mul_f64(self.threads as f64 / evaluations as f64);
                 self.console.note(format!(
-                    "an evaluation takes {} on each thread, and a sample a hundred evaluations or several hundred: {} may \
+                    "an evaluation takes {} on each thread, and a {} a hundred evaluations or several hundred: {} may \
                      take {} or longer (--max-evaluations and --max-time set limits)",
                     in_words(each),
-                    counted(self.length, "sample"),
+                    self.one,
+                    counted(self.length, self.one),
                     in_words(each.mul_f64(100.0 * self.length as f64 / self.threads as f64)),
                 ));
             });

@@ -11,6 +11,7 @@ use super::arguments::LikelihoodName;
 use super::console::Console;
 use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
+use super::input_order::ScalingGoes;
 use super::model::is_onnx;
 use super::source::{Reading, Source};
 
@@ -139,6 +140,14 @@ impl ScalingArgs {
         }
         let origin = self.scaling.as_deref().unwrap_or(model);
         source.scaled_by(scaling).map_err(Failure::about(origin))
+    }
+
+    /// Whether the scaling of a column goes with it to another input.
+    pub fn goes(&self) -> ScalingGoes {
+        match self.standardize.standardize {
+            Some(_) => ScalingGoes::WithTheColumn,
+            None => ScalingGoes::WithTheInput,
+        }
     }
 
     /// The scaling that the options ask for.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use riemannian_laplace::internals::evidence::{Free, PriorStructure};
+use riemannian_laplace::internals::files;
 use riemannian_laplace::internals::laplace::FitPart;
 use riemannian_laplace::{Contents, EvidenceOptions, Laplace};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ use super::prior;
 
 /// The note that says what to tune once all parts are there.
 const TUNING: &str = "optimize";
+
+/// The note with the fingerprint of the data file, of which all parts must be.
+const DATA: &str = "data";
 
 /// What is tuned, in a file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +45,14 @@ pub fn note_tuning(part: &mut FitPart, (prior, structure, sigma): (Free, PriorSt
     let note = TuningNote { prior: prior == Free::Tuned, per, sigma: sigma == Free::Tuned };
     let text = serde_json::to_string(&note).map_err(|error| Failure::Usage(error.to_string()))?;
     part.note(TUNING, text);
+    Ok(())
+}
+
+/// Writes down which file the part is of; of a pipe nothing is known.
+pub fn note_data(part: &mut FitPart, data: &Path) -> Result<(), Failure> {
+    if data.is_file() {
+        part.note(DATA, files::fingerprint(data)?);
+    }
     Ok(())
 }
 

@@ -1,11 +1,17 @@
 //! Signals: what ends the program, at once or after saving.
 //!
-//! SIGINT, SIGTERM and SIGHUP end the program with status 130. While work runs that can be saved, the first of them only
+//! SIGINT, SIGTERM and SIGHUP end the program with status 130, but for those that are ignored when it starts (`nohup`): they stay
+//! ignored. While work runs that can be saved, the first of them only
 //! asks it to stop, and the second ends the program. A file that exceeds its limit (SIGXFSZ) is an error of writing like
 //! any other.
 
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(unix)]
+use riemannian_laplace::internals::memory;
 
 use super::failure::Failure;
 
@@ -35,7 +41,8 @@ impl Signals {
     fn register(&self) -> std::io::Result<()> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
         use signal_hook::flag;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let ignored = ignored(&memory::told_by_kernel(Path::new("/proc/self/status")));
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
             // Handlers run in this order: the first signal sets what makes the second one end the program.
             flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), self.ends.clone())?;
             flag::register(signal, self.ends.clone())?;
@@ -56,6 +63,13 @@ impl Signals {
     pub fn have_come(&self) -> bool {
         self.come.load(Ordering::SeqCst)
     }
+}
+
+/// The signals that are ignored, a bit each, by the text of `/proc/self/status`; none where there is no such text.
+#[cfg(unix)]
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// While it lives, the first signal does not end the program.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use riemannian_laplace::internals::data::{CsvStream, StreamColumns};
-use riemannian_laplace::{Batches, Dataset, Error, Family, Laplace, Model, Scaling, Schema};
+use riemannian_laplace::internals::laplace::Watched;
+use riemannian_laplace::{Batches, Dataset, Error, Family, Laplace, Model, Progress, Scaling, Schema};
 
 use super::data::{self, DataFile};
 use super::failure::Failure;
@@ -94,16 +95,19 @@ impl Source {
         }
     }
 
-    /// Fits a posterior, which keeps the data where they are in memory.
+    /// Fits a posterior, which keeps the data where they are in memory; `progress` advances with every row that is read.
     pub fn fit(
         &self,
         model: std::sync::Arc<dyn Model>,
         family: Family,
         options: &riemannian_laplace::FitOptions,
+        progress: &dyn Progress,
     ) -> Result<Laplace, Error> {
         let fitted = match self {
-            Source::Whole(file) => Laplace::fit_shared(model, file.dataset.clone(), family, options),
-            Source::Streamed { rows, .. } => Laplace::fit_batches(model, rows, family, options),
+            Source::Whole(file) => Laplace::fit_watched(model, file.dataset.clone(), family, options, progress),
+            Source::Streamed { rows, .. } => {
+                Laplace::fit_batches(model, &Watched { data: rows, progress }, family, options)
+            }
         };
         fitted.map_err(|error| self.locate(error))
     }

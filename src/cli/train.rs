@@ -8,6 +8,7 @@ use riemannian_laplace::internals::data::Standardization;
 use riemannian_laplace::internals::evaluate::{
     Committee, Outcome, Trained, default_procedure, expected_seconds, follow,
 };
+use riemannian_laplace::internals::likelihood::TargetKind;
 use riemannian_laplace::internals::memory;
 use riemannian_laplace::internals::network::{Decay, NUMBERS_PER_WEIGHT, Procedure, Recipe};
 use riemannian_laplace::{Activation, Architecture, Error, Family, Network, Standardize, TrainingOptions};
@@ -134,7 +135,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
         true => Destination::Committee(CommitteeFolder::at(&args.out)?),
         false => Destination::Network(OutputFile::at(&args.out, &[&args.data.data])?),
     };
-    let family = args.likelihood.family(&[1.0])?;
+    let family = args.likelihood.family();
     let new = NewColumns {
         encode: &args.encode,
         input_order: &[],
@@ -285,36 +286,22 @@ fn tell_committee(
 /// The loss in the units of the targets, and what it is. Several standardised targets have no common unit.
 fn loss(args: &TrainArgs, data: &DataFile, loss: f64) -> (f64, &'static str) {
     let scaling = data.dataset.schema().scaling().and_then(|scaling| scaling.targets.as_ref());
-    match (args.likelihood, scaling.map(Standardization::scale)) {
-        (LikelihoodName::Gaussian, None) => (loss, "mean squared error of the last epoch"),
-        (LikelihoodName::Gaussian, Some([scale])) => (loss * scale * scale, "mean squared error of the last epoch"),
-        (LikelihoodName::Gaussian, Some(_)) => (loss, "mean squared error of the last epoch, targets standardised"),
-        (LikelihoodName::Heteroscedastic, _) => {
-            // The loss leaves out ½ log 2π of each target, and is that of the standardised ones.
-            let constants = 0.5 * (2.0 * std::f64::consts::PI).ln() * data.dataset.targets().ncols() as f64;
-            (
-                loss + constants - data.dataset.schema().log_density_shift(),
-                "mean negative log likelihood of the last epoch",
-            )
-        }
-        (LikelihoodName::Poisson, _) => (loss, "mean negative log likelihood of the last epoch, without log y!"),
-        _ => (loss, "mean negative log likelihood of the last epoch"),
-    }
+    let family = args.likelihood.family();
+    family.likelihood().loss_in_units(loss, data.dataset.targets().ncols(), scaling.map(Standardization::scale))
 }
 
 /// One output per target, two where its log variance is an output as well, or one per class.
 fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
     let targets = data.dataset.targets();
-    match (args.likelihood, args.classes) {
-        (LikelihoodName::Categorical, _) => {}
+    match (args.likelihood.kind(), args.classes) {
+        (TargetKind::Label, _) => {}
         (_, Some(_)) => return Err(Failure::Usage("--classes belongs to --likelihood categorical".to_string())),
-        (LikelihoodName::Heteroscedastic, None) => return Ok(2 * targets.ncols()),
-        (_, None) => return Ok(targets.ncols()),
+        (_, None) => return Ok(args.likelihood.family().likelihood().outputs_for(targets.ncols())),
     }
     if let Some(classes) = args.classes {
         return Ok(classes as usize);
     }
-    data.check_target_columns(args.likelihood.family(&[])?.likelihood(), 2)?;
+    data.check_target_columns(args.likelihood.family().likelihood(), 2)?;
     let path = args.data.data.display();
     match data.dataset.schema().classes() {
         Some([class]) => {

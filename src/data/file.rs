@@ -1,6 +1,5 @@
 //! The bytes of a table: a regular file, or what can be read once (a pipe) or not from the middle (gzip), held in memory.
 
-use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,53 +7,41 @@ use std::sync::Arc;
 use flate2::read::MultiGzDecoder;
 
 use crate::error::{Error, Result};
-use crate::memory::{self, Reservation};
-use crate::tensors::refuse_devices;
+use crate::files::{Held, Identity, Input, Shared, reader};
+use crate::memory;
 
 /// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// How much is read at a time.
-const PIECE: usize = 1 << 20;
 
-/// A file that can be read several times and from any place.
+/// A file that can be read several times and from any place, and is the same file every time.
 #[derive(Debug, Clone)]
 pub(super) struct TableFile {
     path: PathBuf,
-    held: Option<Arc<Held>>,
+    contents: Contents,
 }
 
-/// Bytes in memory.
-#[derive(Debug)]
-struct Held {
-    bytes: Vec<u8>,
-    _reservation: Reservation,
-}
-
-/// Bytes in memory that are shared.
-#[derive(Debug)]
-struct Shared(Arc<Held>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0.bytes
-    }
+#[derive(Debug, Clone)]
+enum Contents {
+    /// On disk, of this length.
+    File(Identity, u64),
+    Held(Arc<Held>),
 }
 
 impl TableFile {
     /// Opens a file, and reads all of it where it is a pipe or compressed.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        refuse_devices(path)?;
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let mut input = Input::open_stream(path)?;
+        let (identity, length) = (input.identity(), input.length());
         let mut start = Vec::new();
-        file.by_ref().take(GZIP.len() as u64).read_to_end(&mut start).map_err(Error::io(path))?;
+        input.by_ref().take(GZIP.len() as u64).read_to_end(&mut start).map_err(Error::io(path))?;
         let is_compressed = start == GZIP;
-        let all = Cursor::new(start).chain(file);
-        let held = match (is_compressed, path.is_file()) {
-            (true, _) => Some(hold(path, MultiGzDecoder::new(io::BufReader::new(all)), "decompress the file")?),
-            (false, false) => Some(hold(path, all, "write the data to a file")?),
-            (false, true) => None,
+        let all = Cursor::new(start).chain(input);
+        let contents = match (is_compressed, length) {
+            (true, _) => hold(path, MultiGzDecoder::new(io::BufReader::new(all)), "decompress the file")?,
+            (false, None) => hold(path, all, "write the data to a file")?,
+            (false, Some(length)) => Contents::File(identity, length),
         };
-        Ok(Self { path: path.to_path_buf(), held: held.map(Arc::new) })
+        Ok(Self { path: path.to_path_buf(), contents })
     }
 
     /// The file's name.
@@ -63,41 +50,54 @@ impl TableFile {
     }
 
     /// The number of bytes, after decompression.
-    pub(super) fn length(&self) -> Result<u64> {
-        match &self.held {
-            Some(held) => Ok(held.bytes.len() as u64),
-            None => Ok(std::fs::metadata(&self.path).map_err(Error::io(&self.path))?.len()),
+    pub(super) fn length(&self) -> u64 {
+        match &self.contents {
+            Contents::Held(held) => held.len() as u64,
+            Contents::File(_, length) => *length,
         }
     }
 
-    /// Reads from the beginning.
+    /// Reads from the beginning. A file that is no longer the one that was opened is an error.
     pub(super) fn reader(&self) -> Result<TableReader> {
-        Ok(match &self.held {
-            Some(held) => TableReader(Kind::Held(Cursor::new(Shared(held.clone())))),
-            None => TableReader(Kind::File(File::open(&self.path).map_err(Error::io(&self.path))?)),
+        Ok(match &self.contents {
+            Contents::Held(held) => TableReader(Kind::Held(reader(held))),
+            Contents::File(identity, _) => {
+                let input = Input::open(&self.path)?;
+                input.check(*identity)?;
+                TableReader(Kind::File(input))
+            }
         })
+    }
+
+    /// Refuses a file that was changed since it was opened, at the end of a pass over it.
+    pub(super) fn check(&self) -> Result<()> {
+        self.reader().map(drop)
     }
 }
 
 /// Reads all, asking for the memory first.
-fn hold(path: &Path, mut from: impl Read, advice: &str) -> Result<Held> {
-    let (what, advice) = (format!("reading {}", path.display()), format!("{advice}, or raise the memory limit"));
-    let mut reservation = memory::reserve(&what, 0.0, advice.as_str())?;
-    let mut bytes: Vec<u8> = Vec::new();
-    loop {
-        if bytes.len() + PIECE > bytes.capacity() {
-            let more = PIECE.max(bytes.capacity() / 4);
-            let grown = reservation.grow(&what, more as f64 / 8.0, &advice);
-            grown.map_err(|error| match bytes.contains(&b'\n') || bytes.is_empty() {
-                true => error,
-                false => endless_line(path, bytes.len() as u64),
-            })?;
-            bytes.reserve_exact(more);
-        }
-        let count = from.by_ref().take(PIECE as u64).read_to_end(&mut bytes).map_err(Error::io(path))?;
-        if count == 0 {
-            return Ok(Held { bytes, _reservation: reservation });
-        }
+fn hold(path: &Path, from: impl Read, advice: &str) -> Result<Contents> {
+    let mut from = Seen { from, bytes: 0, has_break: false };
+    let held = Held::read(path, &mut from, 0, &format!("{advice}, or raise the memory limit"));
+    match held {
+        Err(Error::Memory { .. }) if from.bytes > 0 && !from.has_break => Err(endless_line(path, from.bytes)),
+        held => Ok(Contents::Held(Arc::new(held?))),
+    }
+}
+
+/// A reader that knows how much it gave, and whether a line ended in it.
+struct Seen<R> {
+    from: R,
+    bytes: u64,
+    has_break: bool,
+}
+
+impl<R: Read> Read for Seen<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.bytes += count as u64;
+        self.has_break |= buffer.get(..count).unwrap_or_default().contains(&b'\n');
+        Ok(count)
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) struct TableReader(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    File(File),
+    File(Input),
     Held(Cursor<Shared>),
 }
 

@@ -53,7 +53,7 @@ pub(super) fn at(byte: u64, line: u64) -> csv::Position {
 /// numbers are collected.
 pub(super) fn scan(table: &mut OpenTable, codes: &[Codes], team: &Team) -> Result<Vec<Part>> {
     let file = table.file.clone();
-    let length = file.length()?;
+    let length = file.length();
     let body = table.position();
     let body = after_breaks(&file, body)?;
     let first = body.byte();
@@ -94,7 +94,7 @@ pub(super) fn scan(table: &mut OpenTable, codes: &[Codes], team: &Team) -> Resul
 /// Reads the records that begin before a byte.
 fn scan_part(table: &mut OpenTable, codes: &[Codes], start: csv::Position, limit: u64) -> Result<Part> {
     let profiles = vec![Profile::default(); codes.len()];
-    let mut part = Part { start: start.byte(), end: table.file.length()?, profiles, ..Default::default() };
+    let mut part = Part { start: start.byte(), end: table.file.length(), profiles, ..Default::default() };
     if start.byte() >= limit {
         return Ok(Part { end: start.byte(), ..part });
     }

@@ -35,10 +35,16 @@ impl Table {
 
     /// As [`read`](Self::read), without some columns, or without the rows in which a value is missing.
     pub fn read_with(path: &Path, options: &TableOptions) -> Result<Self> {
-        let mut open = OpenTable::open(&TableFile::open(path)?, options, check_memory)?;
-        let mut cells = Cells::begin(path)?;
+        Self::of_file(&TableFile::open(path)?, options)
+    }
+
+    /// The same of a file that is open.
+    pub(super) fn of_file(file: &TableFile, options: &TableOptions) -> Result<Self> {
+        let mut open = OpenTable::open(file, options, check_memory)?;
+        let mut cells = Cells::begin(file.path())?;
         open.read_plain_lines(&mut cells)?;
         while open.next_row(&mut cells)?.is_some() {}
+        file.check()?;
         cells.into_table(&open)
     }
 }
@@ -71,7 +77,7 @@ impl OpenTable {
         let lines = Lines { file: file.reader()?, unfinished: unfinished.clone() };
         let mut buffered = BufReader::with_capacity(LOOK_AHEAD, lines);
         let start = buffered.fill_buf().map_err(|error| unreadable(path, error))?;
-        look(path, start, file.length()?)?;
+        look(path, start, file.length())?;
         let separator = separator(start);
         let style = NumberStyle::of(start, separator);
         let mut reader =

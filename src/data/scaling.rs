@@ -6,6 +6,7 @@ use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{DataError, Error, Result, check_size};
+use crate::files::read_text;
 
 /// The mean and scale of each column.
 ///
@@ -169,7 +170,7 @@ pub struct Scaling {
 impl Scaling {
     /// Reads a JSON file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
+        let text = read_text(path)?;
         serde_json::from_str(&text).map_err(|error| {
             Error::Data(DataError::ScalingFile { path: path.to_path_buf(), problem: error.to_string() })
         })

@@ -71,18 +71,19 @@ impl CsvStream {
     ///
     /// Columns of a schema are read as it says; unknown ones are left out. A pipe and a compressed file are held in memory.
     pub fn open(path: &Path, options: &TableOptions, columns: StreamColumns, team: Team) -> Result<Self> {
-        let columns = columns.with_fills(path, options)?;
+        let file = TableFile::open(path)?;
+        let columns = columns.with_fills(&file, options)?;
         let (known, targets, labels) = columns.parts();
         let options = match known {
             Some(schema) => options.for_schema(schema, targets),
             None => options.for_targets(targets),
         };
-        let file = TableFile::open(path)?;
         let mut table = OpenTable::open(&file, &options, |_, _, _| Ok(()))?;
         let (names, available) = (table.columns(), table.available());
         require(path, &available, targets)?;
         let wanted = if labels == Labels::Classes { targets } else { &[] };
         let parts = scan(&mut table, &codes(&names, wanted, &options, known), &team)?;
+        file.check()?;
         let Joined { marks, n_rows, n_dropped, profiles } = join(&parts, names.len())?;
         if n_rows == 0 {
             let every = if n_dropped > 0 { ": every row has an empty cell" } else { "" };
@@ -257,6 +258,9 @@ impl Rows<'_> {
         let mut cells = Cells::begin(self.stream.file.path())?;
         while cells.len() < count && self.table.next_row(&mut cells)?.is_some() {}
         self.next += cells.len();
+        if self.next == self.end || cells.len() < count {
+            self.stream.file.check()?;
+        }
         if cells.len() < count {
             let what =
                 format!("{}: number of rows, which changed while it was read", self.stream.file.path().display());
@@ -304,14 +308,14 @@ impl StreamColumns {
     }
 
     /// What stands in the place of missing inputs follows from all rows, which are read into memory once.
-    fn with_fills(self, path: &Path, options: &TableOptions) -> Result<Self> {
+    fn with_fills(self, file: &TableFile, options: &TableOptions) -> Result<Self> {
         Ok(match self {
             StreamColumns::Targets(targets) if options.impute.is_some() => {
-                let table = Table::read_with(path, &options.for_targets(&targets))?;
+                let table = Table::of_file(file, &options.for_targets(&targets))?;
                 StreamColumns::Schema(table.dataset(&targets)?.schema().clone())
             }
             StreamColumns::Labels(targets) if options.impute.is_some() => {
-                let table = Table::read_with(path, &options.for_targets(&targets))?;
+                let table = Table::of_file(file, &options.for_targets(&targets))?;
                 StreamColumns::Schema(table.labelled_dataset(&targets)?.schema().clone())
             }
             columns => columns,

@@ -1,6 +1,6 @@
 //! What an error tells the program, and where it happened.
 
-use super::{Error, Result, TableError};
+use super::{Error, FileError, Result, TableError};
 
 impl Error {
     /// Whether the caller's input (a file, a value, a combination of options) is at fault, as opposed to the work
@@ -9,6 +9,7 @@ impl Error {
         !matches!(
             self,
             Error::Write { .. }
+                | Error::File(FileError::Changed { .. })
                 | Error::Cancelled
                 | Error::NotPositiveDefinite { .. }
                 | Error::IndefiniteHessian { .. }

@@ -4,6 +4,7 @@
 
 mod backbone;
 mod dataset;
+mod files;
 mod integration;
 mod memory;
 mod methods;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 
 pub use backbone::BackboneError;
 pub use dataset::DataError;
+pub use files::FileError;
 pub use integration::InvalidOptions;
 pub(crate) use memory::gigabytes;
 pub use names::{UnknownActivation, UnknownLikelihood, UnknownMetric, UnknownStructure};
@@ -37,7 +39,7 @@ pub use onnx::OnnxError;
 pub use optimization::{AtBound, OptimizeError};
 pub use posterior::PosteriorError;
 pub use problems::InvalidProblem;
-#[cfg(any(feature = "reference", test))]
+#[cfg(any(feature = "paper", test))]
 pub use reference::ReferenceLimits;
 pub use reference::{InvalidChains, Refusal};
 pub use samples::{JoinError, SamplingCount};
@@ -72,6 +74,9 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A file that changed while it was read, or a name that leads elsewhere.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A category that the network does not know.
     #[error(
         "row {}, input column {}: {value} is not one of the categories 0 to {} that the network has a row of weights for",
@@ -475,6 +480,9 @@ pub enum Error {
         /// The share allowed.
         allowed: f64,
     },
+    /// A posterior or a way to predict that a graph cannot hold.
+    #[error("cannot export {0}")]
+    Export(String),
     /// A quantile or an interval outside (0, 1).
     #[error("a level of {0} is not between 0 and 1")]
     QuantileLevel(f64),

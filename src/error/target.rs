@@ -85,4 +85,32 @@ pub enum NoiseError {
     /// An empty list of levels.
     #[error("there is no sigma; give one noise level, or one per output")]
     Empty,
+    /// Parameters of a likelihood that has none.
+    #[error("a {likelihood} likelihood has no such parameters")]
+    None {
+        /// The likelihood's name.
+        likelihood: &'static str,
+    },
+    /// A parameter beyond its bounds.
+    #[error("{name} is {value}; it must be from {low} to {high}")]
+    Parameter {
+        /// The parameter's name.
+        name: String,
+        /// Its value.
+        value: f64,
+        /// The least.
+        low: f64,
+        /// The greatest.
+        high: f64,
+    },
+    /// Another number of parameters.
+    #[error("a {likelihood} likelihood has {expected} parameters, found {found}")]
+    Count {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// How many there are.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
 }

@@ -1,9 +1,9 @@
 //! The deviance 2 Σₙ [max log p(yₙ | ·) − log p(yₙ | fₙ)] of outputs, and that of the best constant: what share of it a model
 //! explains.
 
-use ndarray::{Array2, ArrayView1};
+use ndarray::Array2;
 
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetSummary};
 
 /// Deviances on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -25,8 +25,9 @@ impl Deviances {
         let constant = ConstantOutputs::of(family, training, outputs.ncols());
         let mut sums = Self::default();
         for (output, target) in outputs.rows().into_iter().zip(targets.rows()) {
-            sums.model += deviance(family, target, &output.to_vec());
-            sums.constant += deviance(family, target, &constant.0);
+            let target = target.to_vec();
+            sums.model += family.likelihood().deviance(&target, &output.to_vec());
+            sums.constant += family.likelihood().deviance(&target, &constant.0);
         }
         sums
     }
@@ -39,24 +40,6 @@ impl std::ops::AddAssign for Deviances {
     }
 }
 
-/// The deviance of one row. Outputs that are variances have no best value, so that of a heteroscedastic Gaussian is the squared
-/// error of the means.
-fn deviance(family: &Family, target: ArrayView1<'_, f64>, output: &[f64]) -> f64 {
-    let target = target.to_vec();
-    match family {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) => {
-            target.iter().zip(output).map(|(y, f)| (y - f).powi(2)).sum()
-        }
-        // A count of 0 has probability 1 in the limit of no rate.
-        Family::Poisson(_) => {
-            let rates: Vec<f64> = target.iter().map(|count| count.max(1e-300).ln()).collect();
-            let likelihood = family.likelihood();
-            2.0 * (likelihood.log_density(&target, &rates) - likelihood.log_density(&target, output))
-        }
-        Family::Bernoulli(_) | Family::Categorical(_) => -2.0 * family.likelihood().log_density(&target, output),
-    }
-}
-
 /// The outputs with the greatest likelihood among those that are the same at all points.
 pub(super) struct ConstantOutputs(pub Vec<f64>);
 
@@ -64,7 +47,7 @@ impl ConstantOutputs {
     fn of(family: &Family, targets: &Array2<f64>, n_outputs: usize) -> Self {
         let n = targets.nrows() as f64;
         let means: Vec<f64> = targets.columns().into_iter().map(|column| column.sum() / n).collect();
-        let mut counts = vec![0.0; n_outputs];
+        let mut counts = vec![0.0; family.likelihood().n_means(n_outputs)];
         for row in targets.rows() {
             if let Some(count) = row.first().and_then(|label| counts.get_mut(*label as usize)) {
                 *count += 1.0;
@@ -75,15 +58,7 @@ impl ConstantOutputs {
 
     /// From the number of rows, the mean of each target and the rows of each class.
     pub fn from_sums(family: &Family, n: f64, (means, counts): (&[f64], &[f64]), n_outputs: usize) -> Self {
-        let mean = |output: usize| means.get(output % means.len().max(1)).copied().unwrap_or(0.0);
-        // Half a count more keeps the logarithms of what never occurs finite.
-        let half = 0.5 / n;
-        let of_output = |output: usize| match family {
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => mean(output),
-            Family::Poisson(_) => (mean(output) + half).ln(),
-            Family::Bernoulli(_) => ((mean(output) + half) / (1.0 - mean(output) + half)).ln(),
-            Family::Categorical(_) => (counts.get(output).copied().unwrap_or(0.0) + 0.5).ln(),
-        };
-        Self((0..n_outputs).map(of_output).collect())
+        let sums = TargetSummary { n, means, counts };
+        Self((0..n_outputs).map(|output| family.likelihood().constant_output(&sums, output)).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Scores of predictions against observed targets, leave-one-out scores, tuning on held-out data, and distances between sample sets, as the paper computes them.
+//! Scores of predictions against observed targets, leave-one-out scores, tuning on held-out data.
 
 mod calibration;
 mod committee;
@@ -18,7 +18,6 @@ mod tally;
 mod tempering;
 mod training_fit;
 mod validation;
-pub mod wasserstein;
 
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
 pub use committee::{Committee, Member, stacking_weights, train_committee};
@@ -38,6 +37,7 @@ pub use retrain::{
     Outcome, Trained, WORK_PER_SECOND, default_procedure, expected_linear_seconds, expected_seconds, follow,
     linear_model,
 };
+pub(crate) use scores::confidences;
 pub use scores::{ClassScores, CountScores, RegressionScores, Scores};
 pub use streamed::{KeepUncertainty, Scored, ScoringOptions, score_over, uncertainty_over};
 pub use tally::{Detail, Tally};

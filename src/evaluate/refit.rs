@@ -8,6 +8,7 @@
 use ndarray::{Array2, Axis};
 use rand::seq::SliceRandom;
 
+use super::deviance::Deviances;
 use super::prior_path::mean;
 use super::retrain::{expected_seconds, follow};
 use crate::data::Dataset;
@@ -36,6 +37,8 @@ pub struct Refit {
     pub pointwise: Vec<f64>,
     /// The probability of smaller values than the observed one; classes have none.
     pub ranks: Option<Array2<f64>>,
+    /// The deviances of all data, each point by the network that was trained without its fold.
+    pub deviances: Deviances,
 }
 
 impl Refit {
@@ -80,6 +83,7 @@ pub fn refit(laplace: &Laplace, folds: usize, seed: u64, progress: &dyn Progress
     rows.shuffle(&mut stream(seed, Purpose::Shuffle, FOLDS));
     let mut pointwise = vec![0.0; data.len()];
     let mut ranks: Option<Array2<f64>> = None;
+    let mut deviances = Deviances::default();
     for fold in 0..folds {
         progress.check()?;
         let part = |inside: bool| -> Vec<usize> {
@@ -89,6 +93,8 @@ pub fn refit(laplace: &Laplace, folds: usize, seed: u64, progress: &dyn Progress
         let (held_out, training) = (part(true), part(false));
         let (test, training) = (data.select(&held_out)?, data.select(&training)?);
         let posterior = trained_without(laplace, &network, &training, progress)?;
+        let outputs = posterior.outputs(test.inputs())?;
+        deviances += Deviances::of(laplace.family(), &outputs, test.targets(), training.targets());
         let prediction = predict_glm(&posterior, &test)?;
         let targets = laplace.schema().restore_mean(test.targets().view())?;
         for (row, value) in held_out.iter().zip(prediction.log_densities(&targets)?) {
@@ -102,7 +108,7 @@ pub fn refit(laplace: &Laplace, folds: usize, seed: u64, progress: &dyn Progress
         }
         progress.advance();
     }
-    Ok(Refit { folds, from_recipe: laplace.recipe().is_some(), pointwise, ranks })
+    Ok(Refit { folds, from_recipe: laplace.recipe().is_some(), pointwise, ranks, deviances })
 }
 
 /// The network of a posterior over all of its weights.
@@ -161,7 +167,7 @@ fn is_of_training(laplace: &Laplace, recipe: &Recipe) -> bool {
 /// The prior and the noise that training found, where it found some.
 fn found(recipe: &Recipe, (prior, family): (PriorValues, Family)) -> Result<(PriorValues, Family)> {
     let family = match &recipe.sigma {
-        Some(sigma) => Family::gaussian_per_output(sigma)?,
+        Some(sigma) => family.with_sigma(sigma)?,
         None => family,
     };
     Ok((recipe.prior_precision.clone().map_or(prior, PriorValues::from), family))

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::tally::{Detail, Tally};
 use crate::error::Result;
-use crate::likelihood::Family;
+use crate::likelihood::TargetKind;
 use crate::predict::Prediction;
 
 /// Bins of the calibration error.
@@ -116,19 +116,15 @@ impl Scores {
 
 /// The probability of the most probable class, and whether it came true, at each point (and output, of 0/1 targets). Targets
 /// must have been checked.
-pub(super) fn confidences(prediction: &Prediction, targets: &Array2<f64>) -> (Vec<f64>, Vec<bool>) {
-    match prediction.family() {
-        Family::Bernoulli(_) => {
-            let outcomes = prediction.mean.iter().zip(targets);
-            outcomes.map(|(p, y)| (p.max(1.0 - p), (*p >= 0.5) == (*y > 0.5))).unzip()
-        }
-        _ => {
-            let rows = prediction.mean.rows().into_iter().zip(targets.column(0));
-            rows.map(|(p, y)| {
-                let best = (0..p.len()).fold(0, |best, k| if p[k] > p[best] { k } else { best });
-                (p[best], best == *y as usize)
-            })
-            .unzip()
-        }
+pub(crate) fn confidences(prediction: &Prediction, targets: &Array2<f64>) -> (Vec<f64>, Vec<bool>) {
+    if prediction.family().likelihood().kind() == TargetKind::Answers {
+        let outcomes = prediction.mean.iter().zip(targets);
+        return outcomes.map(|(p, y)| (p.max(1.0 - p), (*p >= 0.5) == (*y > 0.5))).unzip();
     }
+    let rows = prediction.mean.rows().into_iter().zip(targets.column(0));
+    rows.map(|(p, y)| {
+        let best = (0..p.len()).fold(0, |best, k| if p[k] > p[best] { k } else { best });
+        (p[best], best == *y as usize)
+    })
+    .unzip()
 }

@@ -9,7 +9,7 @@ use super::intervals::{IntervalScore, interval_sums, rank_histogram};
 use super::scores::{BINS, ClassScores, CountScores, RegressionScores, Scores, confidences};
 use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetKind};
 use crate::predict::Prediction;
 
 /// How much is summed.
@@ -70,11 +70,11 @@ pub struct Tally {
 impl Tally {
     /// Of no points.
     pub fn none(family: &Family, detail: Detail) -> Self {
-        let kind = match family {
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => Kind::Regression,
-            Family::Bernoulli(_) => Kind::Classes { per_output: true },
-            Family::Categorical(_) => Kind::Classes { per_output: false },
-            Family::Poisson(_) => Kind::Counts,
+        let kind = match family.likelihood().kind() {
+            TargetKind::Real | TargetKind::Positive => Kind::Regression,
+            TargetKind::Answers => Kind::Classes { per_output: true },
+            TargetKind::Label => Kind::Classes { per_output: false },
+            TargetKind::Count => Kind::Counts,
         };
         let has_intervals = detail == Detail::Curves && !matches!(kind, Kind::Classes { .. });
         let (levels, ranks) = if has_intervals { (COVERAGE_LEVELS.len(), RANK_BINS) } else { (0, 0) };

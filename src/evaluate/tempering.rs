@@ -66,7 +66,7 @@ pub struct TemperOptimum {
 ///     Dataset::new(inputs, targets)
 /// };
 /// let network = Network::new(Architecture::new(&[1, 2], Activation::Identity)?, vec![-4.0, 4.0, 0.0, 0.0])?;
-/// let mut laplace = Laplace::fit(network, data(30)?, Family::Categorical(Categorical), &FitOptions::default())?;
+/// let mut laplace = Laplace::fit(network, data(30)?, Family::new(Categorical), &FitOptions::default())?;
 /// let optimum = laplace.temper_on(&data(47)?, &TemperOptions::default(), &())?;
 /// assert!(optimum.nll <= optimum.nll_before && optimum.temperature == laplace.temperature());
 /// # Ok::<(), riemannian_laplace::Error>(())

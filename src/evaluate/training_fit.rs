@@ -23,7 +23,7 @@ use super::deviance::ConstantOutputs;
 use crate::data::{Batch, Batches, sum_over_blocks, sum_over_blocks_at_once};
 use crate::error::{Error, Result};
 use crate::laplace::{Laplace, Structure};
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetKind};
 use crate::map::{Evaluator, Jet, frozen_rows, identity_seeds};
 use crate::prior::{Prior, PriorPrecision};
 use crate::target::Target;
@@ -92,15 +92,15 @@ impl TrainingFit {
     pub fn over(laplace: &Laplace, data: &dyn Batches) -> Result<Self> {
         let targets = TargetSums::over(laplace, data)?;
         let sums = FitSums::over(laplace, data, &targets)?;
-        let family = laplace.family();
-        let (deviance, of_constant) = match family {
-            // Outputs that are variances have no best value: the means are judged, in units of the targets' variances.
-            Family::Heteroscedastic(_) => {
+        let (deviance, of_constant) = match sums.bounded == targets.n {
+            // Where a density has no greatest value, as with outputs that are variances, the means are judged, in units of the
+            // targets' variances.
+            false => {
                 let unit = |spread: &f64| (spread / targets.n).max(f64::MIN_POSITIVE);
                 let total = |errors: &[f64]| errors.iter().zip(&sums.spread).map(|(e, s)| e / unit(s)).sum::<f64>();
                 (total(&sums.errors), total(&sums.spread))
             }
-            _ => (sums.deviance, sums.of_constant),
+            true => (sums.deviance, sums.of_constant),
         };
         let mut step = vec![0.0; sums.gradient.len()];
         laplace.precision().solve_within(STEP_TOLERANCE, &sums.gradient, &mut step);
@@ -195,7 +195,8 @@ struct TargetSums {
 
 impl TargetSums {
     fn over(laplace: &Laplace, data: &dyn Batches) -> Result<Self> {
-        let (columns, classes) = (data.schema().targets().len(), laplace.model().n_outputs());
+        let likelihood = laplace.family().likelihood();
+        let (columns, classes) = (data.schema().targets().len(), likelihood.n_means(laplace.model().n_outputs()));
         let sums = sum_over_blocks(data, &Sums, |block| {
             let mut sums = vec![0.0; columns + classes];
             for batch in data.batches(block, BATCH_ROWS)? {
@@ -235,6 +236,8 @@ struct FitSums {
     of_constant: f64,
     /// Targets that are the most probable class, or on the right side.
     right: f64,
+    /// Rows whose density has a greatest value.
+    bounded: f64,
 }
 
 impl FitSums {
@@ -255,6 +258,7 @@ impl FitSums {
                 deviance: 0.0,
                 of_constant: 0.0,
                 right: 0.0,
+                bounded: 0.0,
             };
             for batch in data.batches(block, rows)? {
                 sums.add(laplace, &batch?, &targets.means, &constant)?;
@@ -277,7 +281,7 @@ impl FitSums {
         evaluator.move_to(theta);
         evaluator.pull_back_gradient(theta, &mut gradient);
         add(&mut self.gradient, &gradient);
-        let (mut output, mut score) = (vec![0.0; p], vec![0.0; p]);
+        let (mut output, mut score, mut mean) = (vec![0.0; p], vec![0.0; p], vec![0.0; likelihood.n_means(p)]);
         for (point, target) in batch.targets.rows().into_iter().enumerate() {
             for (column, value) in output.iter_mut().enumerate() {
                 *value = evaluator.outputs()[column * points + point];
@@ -291,26 +295,21 @@ impl FitSums {
             add(&mut self.scores, &score);
             add(&mut self.squared_scores, &score.iter().map(|score| score * score).collect::<Vec<_>>());
             let squares = |centre: &[f64]| target.iter().zip(centre).map(|(y, c)| (y - c).powi(2)).collect::<Vec<_>>();
-            add(&mut self.errors, &squares(&output));
+            likelihood.mean(&output, &mut mean);
+            add(&mut self.errors, &squares(&mean));
             add(&mut self.spread, &squares(means));
-            let best = match family {
-                Family::Gaussian(_) => likelihood.log_density(&target, &target),
-                // A count of 0 has probability 1 in the limit of no rate.
-                Family::Poisson(_) => {
-                    let rates: Vec<f64> = target.iter().map(|count| count.max(1e-300).ln()).collect();
-                    likelihood.log_density(&target, &rates)
-                }
-                Family::Bernoulli(_) | Family::Categorical(_) | Family::Heteroscedastic(_) => 0.0,
-            };
+            let largest = likelihood.largest_log_density(&target);
+            self.bounded += f64::from(u8::from(largest.is_some()));
+            let best = largest.unwrap_or(0.0);
             self.deviance += 2.0 * (best - likelihood.log_density(&target, &output));
             self.of_constant += 2.0 * (best - likelihood.log_density(&target, constant));
-            self.right += right(family, &output, &target);
+            self.right += right(likelihood.kind(), &mean, &target);
         }
         Ok(())
     }
 
     fn into_numbers(self) -> Vec<f64> {
-        let last = vec![self.deviance, self.of_constant, self.right];
+        let last = vec![self.deviance, self.of_constant, self.right, self.bounded];
         [self.gradient, self.scores, self.squared_scores, self.errors, self.spread, last].concat()
     }
 
@@ -319,8 +318,8 @@ impl FitSums {
         let mut take = |count: usize| rest.by_ref().take(count).collect::<Vec<f64>>();
         let (gradient, scores, squared_scores, errors, spread) = (take(d), take(p), take(p), take(k), take(k));
         let mut one = || take(1).first().copied().unwrap_or(0.0);
-        let (deviance, of_constant, right) = (one(), one(), one());
-        Self { gradient, scores, squared_scores, errors, spread, deviance, of_constant, right }
+        let (deviance, of_constant, right, bounded) = (one(), one(), one(), one());
+        Self { gradient, scores, squared_scores, errors, spread, deviance, of_constant, right, bounded }
     }
 }
 
@@ -329,36 +328,34 @@ fn add(sums: &mut [f64], more: &[f64]) {
 }
 
 /// How many targets of a point are the most probable class, or on the right side.
-fn right(family: &Family, output: &[f64], target: &[f64]) -> f64 {
-    match family {
-        Family::Categorical(_) => {
-            let better = |best: usize, class: usize| if output[class] > output[best] { class } else { best };
-            f64::from(u8::from(target.first() == Some(&((1..output.len()).fold(0, better) as f64))))
+fn right(kind: TargetKind, mean: &[f64], target: &[f64]) -> f64 {
+    match kind {
+        TargetKind::Label => {
+            let better = |best: usize, class: usize| if mean[class] > mean[best] { class } else { best };
+            f64::from(u8::from(target.first() == Some(&((1..mean.len()).fold(0, better) as f64))))
         }
-        Family::Bernoulli(_) => {
-            output.iter().zip(target).filter(|(logit, target)| (**logit > 0.0) == (**target > 0.5)).count() as f64
-        }
-        Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => 0.0,
+        TargetKind::Answers => mean.iter().zip(target).filter(|(p, y)| (**p > 0.5) == (**y > 0.5)).count() as f64,
+        TargetKind::Real | TargetKind::Positive | TargetKind::Count => 0.0,
     }
 }
 
 fn error(laplace: &Laplace, targets: &TargetSums, sums: &FitSums) -> TrainingError {
     let n = targets.n;
-    match laplace.family() {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) => {
+    match laplace.family().likelihood().kind() {
+        TargetKind::Real | TargetKind::Positive => {
             let root = |squares: &[f64]| squares.iter().map(|sum| (sum / n).sqrt()).collect::<Vec<f64>>();
             let restore = |squares: &[f64]| laplace.schema().restore_deviations(&root(squares));
             TrainingError::Deviations { rmse: restore(&sums.errors), spread: restore(&sums.spread) }
         }
-        Family::Categorical(_) => {
+        TargetKind::Label => {
             let most = targets.counts.iter().copied().fold(0.0, f64::max);
             TrainingError::Accuracy { accuracy: sums.right / n, most_frequent: most / n }
         }
-        Family::Bernoulli(_) => {
+        TargetKind::Answers => {
             let (columns, ones) = (targets.means.len() as f64, targets.means.iter().sum::<f64>());
             let most_frequent = ones.max(columns - ones) / columns;
             TrainingError::Accuracy { accuracy: sums.right / (n * columns), most_frequent }
         }
-        Family::Poisson(_) => TrainingError::Counts,
+        TargetKind::Count => TrainingError::Counts,
     }
 }

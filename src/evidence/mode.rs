@@ -117,7 +117,7 @@ pub fn train_to_mode(
         // σ belongs to the weights at which it was found, so it moves before they do.
         let laplace = match noise {
             Some(tuned) if !settled => {
-                family = Family::gaussian(tuned.new)?;
+                family = family.with_sigma(&[tuned.new])?;
                 let mut moved = laplace;
                 moved.set_hyperparameters(&options.prior_precision, &[tuned.new])?;
                 moved

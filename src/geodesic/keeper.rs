@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::exponential::Geodesic;
 use super::samples::Outcome;
-use crate::error::Result;
+use crate::error::{Result, check_size};
 use crate::progress::Progress;
 
 /// A finished sample: its geodesic, and how it ended.
@@ -42,10 +42,20 @@ impl<'a> Watch<'a> {
         Self { progress, keeper: &() }
     }
 
-    /// The sample of an earlier run, or a new one, which is kept.
-    pub(super) fn sample(self, index: usize, draw: impl FnOnce() -> Result<Finished>) -> Result<Arc<Finished>> {
+    /// The sample of an earlier run, which must have as many parameters, or a new one, which is kept.
+    pub(super) fn sample(
+        self,
+        index: usize,
+        n_params: usize,
+        draw: impl FnOnce() -> Result<Finished>,
+    ) -> Result<Arc<Finished>> {
         let finished = match self.keeper.find(index) {
-            Some(finished) => finished,
+            Some(finished) => {
+                for part in [&finished.0.theta, &finished.0.velocity] {
+                    check_size("number of parameters of a saved sample", n_params, part.len())?;
+                }
+                finished
+            }
             None => {
                 let finished = Arc::new(draw()?);
                 self.keeper.keep(index, &finished);

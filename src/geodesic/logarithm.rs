@@ -11,11 +11,13 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, MatRef};
 
-use super::exponential::{ExponentialMap, GeodesicOptions};
+use super::exponential::{ExponentialMap, GeodesicLimits, GeodesicOptions};
 use crate::error::{Error, Result, check_size};
 use crate::linalg::norm;
 use crate::metric::{Metric, MetricEvaluator};
@@ -39,6 +41,10 @@ pub struct LogarithmOptions {
     pub max_continuation: usize,
     /// The most steps of one integration (default 4096).
     pub max_steps: usize,
+    /// Limits of each point; beyond, it is not solved (default none).
+    pub limits: GeodesicLimits,
+    /// When points that are not solved yet are given up (default never).
+    pub deadline: Option<Instant>,
 }
 
 impl Default for LogarithmOptions {
@@ -51,6 +57,8 @@ impl Default for LogarithmOptions {
             max_iterations: 20,
             max_continuation: 40,
             max_steps: 4096,
+            limits: GeodesicLimits::default(),
+            deadline: None,
         }
     }
 }
@@ -68,6 +76,44 @@ pub struct Logarithm {
     pub iterations: usize,
     /// Integrations of a segment.
     pub integrations: usize,
+}
+
+impl Logarithm {
+    /// That of a point which was given up.
+    pub(super) fn unsolved(n_params: usize) -> Self {
+        let velocity = vec![f64::NAN; n_params];
+        Self { velocity, residual: f64::NAN, converged: false, iterations: 0, integrations: 0 }
+    }
+}
+
+/// Progress within the limits of one point.
+pub(super) struct Limited<'a> {
+    progress: &'a dyn Progress,
+    most: Option<usize>,
+    until: Option<Instant>,
+    evaluations: AtomicUsize,
+}
+
+impl<'a> Limited<'a> {
+    pub(super) fn begin(progress: &'a dyn Progress, options: &LogarithmOptions) -> Self {
+        let own = options.limits.time.and_then(|time| Instant::now().checked_add(time));
+        let until = own.into_iter().chain(options.deadline).min();
+        Self { progress, most: options.limits.evaluations, until, evaluations: AtomicUsize::new(0) }
+    }
+}
+
+impl Progress for Limited<'_> {
+    fn evaluated(&self) {
+        self.progress.evaluated();
+    }
+
+    /// Asked before every evaluation.
+    fn is_cancelled(&self) -> bool {
+        let evaluations = self.evaluations.fetch_add(1, Ordering::Relaxed);
+        self.most.is_some_and(|most| evaluations >= most)
+            || self.until.is_some_and(|until| Instant::now() >= until)
+            || self.progress.is_cancelled()
+    }
 }
 
 /// The logarithmic map of a metric for one thread, with reused buffers.

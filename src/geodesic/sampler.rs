@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::exponential::{ExponentialMap, Geodesic, GeodesicOptions};
 use super::keeper::{Finished, Watch};
-use super::logarithm::{Logarithm, LogarithmOptions, LogarithmicMap};
+use super::logarithm::{Limited, Logarithm, LogarithmOptions, LogarithmicMap};
 use super::paraboloid::{GaussianLogarithm, GaussianLogarithmEvaluator};
 use super::samples::{Outcome, Samples};
 use crate::error::{Error, Result, check_size};
@@ -30,7 +30,7 @@ use crate::random::{Purpose, stream};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerOptions {
-    /// Which samples of the seed (default 0..500, the paper's number for networks). Sample i is the same in any range.
+    /// Which samples of the seed (default 0..100). Sample i is the same in any range.
     pub range: Range<usize>,
     /// The seed (default 0).
     pub seed: u64,
@@ -40,7 +40,7 @@ pub struct SamplerOptions {
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { range: 0..500, seed: 0, geodesic: GeodesicOptions::default() }
+        Self { range: 0..100, seed: 0, geodesic: GeodesicOptions::default() }
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn sample_watched(
     check_size("number of parameters of the precision", metric.n_params(), precision.n_params())?;
     let prepare = || exponential_map(metric, options.geodesic, watch.progress);
     let draw = |exponential: &mut ExponentialMap<'_>, index: usize| {
-        watch.sample(index, || {
+        watch.sample(index, base.len(), || {
             let mut velocity = vec![0.0; base.len()];
             precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut velocity);
             follow(exponential, base, &velocity)
@@ -159,7 +159,8 @@ pub fn exponentials(
     Ok(Samples::collect(for_each_index(0..rows.len(), prepare, map)?.into_iter().map(Arc::new).collect(), base.len()))
 }
 
-/// The velocity that leads to each row of `points`.
+/// The velocity that leads to each row of `points`. A point that is not solved within its limits has no numbers, and has not
+/// converged.
 pub fn logarithms(
     metric: &dyn Metric,
     base: &[f64],
@@ -170,13 +171,17 @@ pub fn logarithms(
     check_size("length of a point", metric.n_params(), points.ncols())?;
     check_finite("the point", points)?;
     let rows = to_rows(points);
-    let prepare = || Ok(LogarithmicMap::new(metric, options)?.watched_by(progress));
-    let map = |logarithm: &mut LogarithmicMap<'_>, index: usize| {
-        let solution = logarithm.map(base, &rows[index])?;
+    let map = |(): &mut (), index: usize| {
+        let limited = Limited::begin(progress, &options);
+        let solution = LogarithmicMap::new(metric, options)?.watched_by(&limited).map(base, &rows[index]);
+        let solution = match solution {
+            Err(Error::Cancelled) if !progress.is_cancelled() => Logarithm::unsolved(base.len()),
+            solution => solution?,
+        };
         progress.advance();
         Ok(solution)
     };
-    for_each_index(0..rows.len(), prepare, map)
+    for_each_index(0..rows.len(), || Ok(()), map)
 }
 
 /// RLA-BLog: draws θ̄ ~ N(base, P⁻¹), v = Log(θ̄) on the Gaussian's Monge manifold, then Exp(v) on the target's.
@@ -210,7 +215,7 @@ pub(super) fn sample_monge_log_watched(
     let draw = |buffers: &mut (GaussianLogarithmEvaluator<'_>, ExponentialMap<'_>), index: usize| {
         watch.progress.check()?;
         let (logarithm, exponential) = buffers;
-        watch.sample(index, || {
+        watch.sample(index, base.len(), || {
             let mut offset = vec![0.0; base.len()];
             precision.sample(&mut stream(options.seed, Purpose::Velocity, index as u64), &mut offset);
             let solution = logarithm.map(&offset)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use faer::{MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
+use super::form::CovarianceForm;
 use super::problem::{BatchRows, Problem};
 use super::structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure, damaged,
@@ -195,6 +196,30 @@ impl Diagonal {
     }
 }
 
+impl Diagonal {
+    /// The variances of each block.
+    fn blocks(&self) -> Vec<BlockCovariance> {
+        let mut rest = self.precisions.as_slice();
+        self.shapes
+            .iter()
+            .map(|shape| {
+                let (own, others) = rest.split_at(shape.size());
+                rest = others;
+                let variances: Vec<f64> = own.iter().map(|precision| 1.0 / precision).collect();
+                match *shape {
+                    BlockShape::Dense { .. } => BlockCovariance::Diagonal(variances),
+                    BlockShape::Matrix { outputs, inputs, bias } => {
+                        let (weights, biases) = variances.split_at(outputs * inputs);
+                        let variances = MatRef::from_column_major_slice(weights, inputs, outputs).to_owned();
+                        let bias = bias.then(|| biases.to_vec());
+                        BlockCovariance::Matrix(MatrixCovariance { bases: None, variances, bias })
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
 impl Precision for Diagonal {
     fn n_params(&self) -> usize {
         self.precisions.len()
@@ -248,31 +273,16 @@ impl Precision for Diagonal {
 
     fn point_covariances(&self, rows: &dyn Rows, points: usize, covariances: &mut [f64]) {
         covariances.fill(0.0);
-        let mut rest = self.precisions.as_slice();
-        let blocks: Vec<BlockCovariance> = self
-            .shapes
-            .iter()
-            .map(|shape| {
-                let (own, others) = rest.split_at(shape.size());
-                rest = others;
-                let variances: Vec<f64> = own.iter().map(|precision| 1.0 / precision).collect();
-                match *shape {
-                    BlockShape::Dense { .. } => BlockCovariance::Diagonal(variances),
-                    BlockShape::Matrix { outputs, inputs, bias } => {
-                        let (weights, biases) = variances.split_at(outputs * inputs);
-                        let variances = MatRef::from_column_major_slice(weights, inputs, outputs).to_owned();
-                        let bias = bias.then(|| biases.to_vec());
-                        BlockCovariance::Matrix(MatrixCovariance { bases: None, variances, bias })
-                    }
-                }
-            })
-            .collect();
-        rows.add_point_covariances(points, &blocks, covariances);
+        rows.add_point_covariances(points, &self.blocks(), covariances);
     }
 
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize {
         let dense = (largest_dense(&self.shapes) * n_outputs) as f64;
         (BLOCK_NUMBERS / (2.0 * numbers_per_point + dense).max(1.0)) as usize
+    }
+
+    fn form(&self) -> Result<CovarianceForm> {
+        Ok(CovarianceForm::Blocks(self.blocks()))
     }
 
     fn size_in_words(&self) -> String {

@@ -25,7 +25,7 @@ use crate::network::{RECIPE_KEY, Recipe};
 use crate::tensors::{self, TensorFile, Values};
 
 /// The `format` entry of the metadata.
-const FORMAT: &str = "riemannian-laplace posterior";
+pub const POSTERIOR_FORMAT: &str = "riemannian-laplace posterior";
 /// The version written and read.
 const VERSION: u32 = 2;
 
@@ -71,7 +71,7 @@ impl Laplace {
         };
         let structure = self.precision().structure();
         let description = Description::new(path, self.problem(), self.schema(), &self.prior, structure)?;
-        let mut metadata = description.metadata(FORMAT, VERSION);
+        let mut metadata = description.metadata(POSTERIOR_FORMAT, VERSION);
         metadata.insert("fit".to_string(), to_json(path, "fit", &fit)?);
         if let Some(recipe) = self.recipe() {
             metadata.insert(RECIPE_KEY.to_string(), recipe.to_json(path)?);
@@ -134,6 +134,7 @@ impl Laplace {
         let precision = structure.load(&problem, prior.precision(), &mut factor)?;
         let mut laplace = Laplace::from_parts(problem, schema, prior, fit, curvature, precision);
         laplace.set_recipe(recipe);
+        laplace.stored = file.metadata.get(tensors::FINGERPRINT).cloned();
         Ok(laplace)
     }
 
@@ -187,14 +188,15 @@ impl SavedTensors for Part<'_> {
 
 fn check_format(path: &Path, file: &TensorFile) -> Result<()> {
     match file.metadata.get("format").map(String::as_str) {
-        Some(FORMAT) => {}
+        Some(POSTERIOR_FORMAT) => {}
         Some(shard::FORMAT) => {
             let problem = "is that of a part of a fit; join all parts to a posterior first";
             return Err(metadata_error(path, "format", problem.to_string()));
         }
-        Some(other) => return Err(metadata_error(path, "format", format!("is `{other}`, not `{FORMAT}`"))),
+        Some(other) => return Err(metadata_error(path, "format", format!("is `{other}`, not `{POSTERIOR_FORMAT}`"))),
         None => {
-            let problem = format!("is missing: this is not a `{FORMAT}` file; save a fitted posterior to make one");
+            let problem =
+                format!("is missing: this is not a `{POSTERIOR_FORMAT}` file; save a fitted posterior to make one");
             return Err(metadata_error(path, "format", problem));
         }
     }

@@ -13,7 +13,7 @@ use super::problem::{Problem, sigmas};
 use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batches, Dataset, Schema};
 use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
-use crate::likelihood::Family;
+use crate::likelihood::{Dispersion, Family};
 use crate::linalg::first_not_finite;
 use crate::map::{Map, Model};
 use crate::network::Recipe;
@@ -49,6 +49,8 @@ pub struct Laplace {
     pub(super) features: Option<Arc<AtFeatures>>,
     /// How the network was trained, where that is known.
     pub(super) recipe: Option<Recipe>,
+    /// The fingerprint of the file that it was read from.
+    pub(super) stored: Option<String>,
 }
 
 impl Laplace {
@@ -59,16 +61,7 @@ impl Laplace {
 
     /// The same for a model that is shared, such as the part of one that [`Weights`](super::Weights) select.
     pub fn fit_shared(model: Arc<dyn Model>, data: Dataset, family: Family, options: &FitOptions) -> Result<Self> {
-        let data = Arc::new(data);
-        let (problem, prior, structure) = prepare(model, &*data, family, options)?;
-        let features = if structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
-        let sums = match &features {
-            Some(features) => accumulate(&features.problem(&problem), structure, &**features.data())?,
-            None => accumulate(&problem, structure, &*data)?,
-        };
-        let laplace = Self::factored(problem, data.schema(), prior, structure, sums)?;
-        let problem = Problem { data: Some(data), ..laplace.problem };
-        Ok(Self { problem, features: features.map(Arc::new), ..laplace })
+        Self::fit_watched(model, data, family, options, &())
     }
 
     /// Fits the posterior to data that are read in batches and not kept.
@@ -84,7 +77,7 @@ impl Laplace {
     }
 
     /// The posterior from its sums over the data.
-    fn factored(
+    pub(super) fn factored(
         problem: Problem,
         schema: &Schema,
         prior: Prior,
@@ -104,6 +97,7 @@ impl Laplace {
             precision,
             features: None,
             recipe: None,
+            stored: None,
         })
     }
 
@@ -118,7 +112,7 @@ impl Laplace {
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
         let curvature = OnceLock::from(Arc::from(curvature));
         let recipe = self.recipe.clone();
-        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe })
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe, stored: None })
     }
 
     /// Assembles the contents of a file.
@@ -132,12 +126,18 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe: None }
+        let (features, recipe, stored) = (None, None, None);
+        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored }
     }
 
     /// How the network was trained, where that is known.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
+    }
+
+    /// The fingerprint of the file that this posterior was read from: what samples of it carry.
+    pub fn stored_fingerprint(&self) -> Option<&str> {
+        self.stored.as_deref()
     }
 
     /// Keeps how the network was trained, so that it can be trained again without some of the data.
@@ -162,10 +162,7 @@ impl Laplace {
             return Err(Error::Unsupported(Unsupported::ConstantPrior));
         }
         let model = &self.problem.model;
-        let family = match &self.problem.family {
-            Family::Gaussian(_) => Family::gaussian_per_output(sigma)?,
-            other => other.clone(),
-        };
+        let family = self.problem.family.with_sigma(sigma)?;
         family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
         let problem = Problem { family, ..self.problem.clone() };
         problem.check_noise()?;
@@ -178,6 +175,30 @@ impl Laplace {
         self.prior = self.prior.with_precision(prior);
         (self.problem, self.curvature) = (problem, OnceLock::from(curvature));
         Ok(())
+    }
+
+    /// The same posterior under other [dispersion parameters](crate::internals::likelihood::Likelihood::dispersions) of its
+    /// likelihood: the curvature and the log likelihood are summed over the training data again.
+    pub fn with_dispersions(&self, values: &[f64]) -> Result<Self> {
+        let data = self.problem.data.clone().ok_or(Error::NoTrainingData { what: "other dispersion parameters" })?;
+        let problem = Problem { family: self.family().with_dispersions(values)?, ..self.problem.clone() };
+        let features = if self.structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
+        let sums = match &features {
+            Some(features) => accumulate(&features.problem(&problem), self.structure, &**features.data())?,
+            None => accumulate(&problem, self.structure, &*data)?,
+        };
+        let laplace = Self::factored(problem, &self.schema, self.prior.clone(), self.structure, sums)?;
+        Ok(Self { features: features.map(Arc::new), recipe: self.recipe.clone(), ..laplace })
+    }
+
+    /// The dispersion parameters of the likelihood by name, in the units of the data.
+    pub fn dispersions(&self) -> Vec<(String, f64)> {
+        let in_units = |parameter: Dispersion| {
+            let restored = self.schema.restore_deviations(&[parameter.value]);
+            let value = if parameter.has_units { restored.first().copied() } else { None };
+            (parameter.name, value.unwrap_or(parameter.value))
+        };
+        self.family().likelihood().dispersions().into_iter().map(in_units).collect()
     }
 
     /// The model, with its trained parameters θ̂.

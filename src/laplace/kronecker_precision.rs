@@ -5,6 +5,7 @@ use std::sync::Arc;
 use faer::{Accum, Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
+use super::form::CovarianceForm;
 use super::kronecker::{Axis, BlockCurvature, precisions_of_blocks};
 use super::structure::{Precision, SavedTensor, SavedTensors, Structure, damaged};
 use crate::error::{Error, PosteriorError, Result};
@@ -299,6 +300,10 @@ impl Precision for Kronecker {
         };
         let widest = self.covariances.iter().map(width).fold(0.0, f64::max);
         (BLOCK_NUMBERS / (numbers_per_point + 2.0 * widest).max(1.0)) as usize
+    }
+
+    fn form(&self) -> Result<CovarianceForm> {
+        Ok(CovarianceForm::Blocks(self.covariances.clone()))
     }
 
     fn size_in_words(&self) -> String {

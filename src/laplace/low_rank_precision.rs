@@ -5,6 +5,7 @@ use faer::prelude::ReborrowMut;
 use faer::{Accum, Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
+use super::form::{self, CovarianceForm};
 use super::low_rank::saved_factor;
 use super::structure::{Precision, SavedTensor, Structure, damaged};
 use crate::error::{Error, Result, Unsupported};
@@ -148,6 +149,13 @@ impl Precision for LowRank {
 
     fn points_at_once(&self, n_outputs: usize, _: f64) -> usize {
         (BLOCK_NUMBERS / (self.n_params() * n_outputs).max(1) as f64) as usize
+    }
+
+    fn form(&self) -> Result<CovarianceForm> {
+        match self.prior.is_earlier_posterior() {
+            true => form::of_matrix(self),
+            false => form::of_low_rank(&self.prior, self.factor.clone()),
+        }
     }
 
     fn size_in_words(&self) -> String {

@@ -10,7 +10,7 @@ use super::hessian::add_negative_hessian;
 use super::{CurvatureKind, Structure};
 use crate::data::Dataset;
 use crate::error::{Error, Result, Unsupported};
-use crate::likelihood::{Family, Gaussian, PointEvaluator};
+use crate::likelihood::{Family, PointEvaluator};
 use crate::map::{Evaluate, Map, Model, Rows, frozen_rows};
 
 /// A model, the distribution of its targets, and the number of data points.
@@ -39,7 +39,7 @@ impl Problem {
 
     /// M, the number of rows of all data: N·P, or N where each data point has one score.
     pub fn n_rows(&self) -> usize {
-        self.n_data * self.rows_per_point()
+        self.n_data.saturating_mul(self.rows_per_point())
     }
 
     fn rows_per_point(&self) -> usize {
@@ -160,10 +160,7 @@ impl Problem {
 
     /// The family at σ = 1.
     fn unit_family(&self) -> Family {
-        match &self.family {
-            Family::Gaussian(_) => Family::Gaussian(Gaussian::unit()),
-            other => other.clone(),
-        }
+        self.family.at_unit_noise()
     }
 }
 

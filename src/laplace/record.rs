@@ -29,7 +29,7 @@ use crate::tensors::{Entry, Tensor, TensorFile, Values};
 /// The tensor (I64) of a posterior over some of the parameters: which.
 pub(super) const INDICES: &str = "indices";
 /// Beyond this, whole numbers are not exact in f64.
-const MOST_INDICES: f64 = (1u64 << 53) as f64;
+const MOST_WHOLE: f64 = (1u64 << 53) as f64;
 /// The tensor of prior precisions, where each weight has its own.
 const PRECISION: &str = "prior.precision";
 /// The tensor of the factor of an earlier posterior that is the prior, a packed triangle.
@@ -153,7 +153,7 @@ impl Described {
             .ok_or_else(|| metadata_error(path, "structure", format!("is `{structure}`, which is not known")))?;
         let n_data = file.required(path, "n_data")?;
         let n_data = match n_data.parse() {
-            Ok(count) if count > 0 => count,
+            Ok(count) if count > 0 && count as f64 <= MOST_WHOLE => count,
             _ => return Err(metadata_error(path, "n_data", format!("is `{n_data}`, not a number of data points"))),
         };
         let kind = stored_kind(path, file)?;
@@ -247,7 +247,7 @@ pub(super) fn all_parameters(model: &dyn Model) -> &[f64] {
 /// Indices of parameters.
 fn whole_numbers(path: &Path, tensor: &Tensor) -> Result<Vec<usize>> {
     let number = |(index, value): (usize, &f64)| match *value {
-        value if value >= 0.0 && value.fract() == 0.0 && value < MOST_INDICES => Ok(value as usize),
+        value if value >= 0.0 && value.fract() == 0.0 && value < MOST_WHOLE => Ok(value as usize),
         value => Err(Error::Tensor(TensorError::Value {
             path: path.to_path_buf(),
             tensor: INDICES.to_string(),

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ndarray::{ArrayView2, Axis, concatenate};
 
@@ -239,8 +239,7 @@ impl FitPart {
         }
         let (curvature, fit) = total.ok_or_else(|| Error::NoRows { what: "the parts of the fit".to_string() })?;
         let precision = curvature.factor(prior.precision(), &problem.scales())?;
-        let curvature = OnceLock::from(Arc::from(curvature));
-        Ok(Laplace { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe: None })
+        Ok(Laplace::from_parts(problem, schema, prior, fit, Some(curvature), precision))
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
+use super::form::{self, CovarianceForm};
+use super::matrix_free::Estimates;
 use super::problem::{BatchRows, Problem};
-use super::without_matrix::Estimates;
 use crate::error::{Error, PosteriorError, Result, UnknownStructure, Unsupported};
 use crate::linalg::Cholesky;
 use crate::map::Rows;
@@ -105,6 +106,10 @@ pub trait Precision: Send + Sync + std::fmt::Debug {
     /// The most test points that [`point_covariances`](Self::point_covariances) should take at once, for a model with P
     /// outputs whose evaluator holds this many numbers per point.
     fn points_at_once(&self, n_outputs: usize, numbers_per_point: f64) -> usize;
+    /// G⁻¹ written down as numbers, for those who take it elsewhere: by default a D × D factor.
+    fn form(&self) -> Result<CovarianceForm> {
+        form::of_matrix(self)
+    }
     /// Its size, in words.
     fn size_in_words(&self) -> String;
     /// Computes now what is otherwise computed when it is first asked for. Where ranks compute together, all of them call
@@ -348,7 +353,7 @@ structures! {
         /// Exact, and known through its products alone: no matrix, for models and data that are both large. The log
         /// determinant and the variances of predictions are estimates with a standard error. The variances are from so
         /// many draws S, and have a relative standard error of √(2/S). [`Structure::MATRIX_FREE`] has 64.
-        MatrixFree(64) = "matrix-free", true, without_matrix;
+        MatrixFree(64) = "matrix-free", true, matrix_free;
         /// The prior and so many of the largest eigenvalues of the curvature with their eigenvectors.
         LowRank(20) = "low-rank", false, low_rank;
     }

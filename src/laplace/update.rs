@@ -64,7 +64,7 @@ impl Laplace {
 
     /// Adds the sums over new data; `all` are the old and the new ones together, where they are kept.
     fn add(&mut self, data: &dyn Batches, all: Option<Arc<Dataset>>) -> Result<()> {
-        let n_data = self.n_data() + data.n_rows();
+        let n_data = self.n_data().saturating_add(data.n_rows());
         let problem = Problem { n_data, data: all, ..self.problem.clone() };
         choose(&problem, self.structure, self.prior())?;
         let (later, later_fit) = accumulate(&problem, self.structure, data)?;

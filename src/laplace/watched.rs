@@ -1,19 +1,23 @@
-//! A fit that can be cancelled: it looks at a [`Progress`] before every batch of data.
+//! A fit that reports its progress and can be cancelled: both happen where it reads its data.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::fit::Laplace;
+use super::accumulate::accumulate;
+use super::features::AtFeatures;
+use super::fit::{Laplace, prepare};
 use super::options::FitOptions;
+use super::problem::Problem;
 use crate::data::{BatchIterator, Batches, Dataset, Schema};
 use crate::error::Result;
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::progress::Progress;
+use crate::team::Team;
 
 impl Laplace {
-    /// As [`fit_shared`](Self::fit_shared), for long fits: `progress` advances by one with every batch of data points, and
-    /// may cancel.
+    /// As [`fit_shared`](Self::fit_shared), for long fits: `progress` advances by one with every data point that is read, and
+    /// may cancel. The structures that are sums over the data read each point once.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -37,16 +41,27 @@ impl Laplace {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let data = Arc::new(data);
-        let mut laplace = Self::fit_batches(model, &Watched { data: &data, progress }, family, options)?;
-        laplace.problem.data = Some(data);
-        Ok(laplace)
+        let (problem, prior, structure) = prepare(model, &*data, family, options)?;
+        let features = if structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
+        let sums = match &features {
+            Some(features) => {
+                let read = Watched { data: &**features.data(), progress };
+                accumulate(&features.problem(&problem), structure, &read)?
+            }
+            None => accumulate(&problem, structure, &Watched { data: &*data, progress })?,
+        };
+        let laplace = Self::factored(problem, data.schema(), prior, structure, sums)?;
+        let problem = Problem { data: Some(data), ..laplace.problem };
+        Ok(Self { problem, features: features.map(Arc::new), ..laplace })
     }
 }
 
-/// Data whose reading is reported and may be cancelled.
-struct Watched<'a> {
-    data: &'a Dataset,
-    progress: &'a dyn Progress,
+/// Data whose reading is reported, one [`advance`](Progress::advance) for every row, and may be cancelled.
+pub struct Watched<'a> {
+    /// The data.
+    pub data: &'a dyn Batches,
+    /// Who is told.
+    pub progress: &'a dyn Progress,
 }
 
 impl Batches for Watched<'_> {
@@ -62,8 +77,13 @@ impl Batches for Watched<'_> {
         let batches = self.data.batches(rows, most_rows)?;
         Ok(Box::new(batches.map(|batch| {
             self.progress.check()?;
-            self.progress.advance();
-            batch
+            let batch = batch?;
+            (0..batch.len()).for_each(|_| self.progress.advance());
+            Ok(batch)
         })))
+    }
+
+    fn team(&self) -> Option<&Team> {
+        self.data.team()
     }
 }

@@ -46,7 +46,7 @@ const PROBE_INPUTS: &str = "probe";
 /// let inputs = Tensor::new(&[[-1.0f64], [-0.5], [0.5], [1.0], [1.5]], &Device::Cpu)?;
 /// let targets = Tensor::new(&[0.0f64, 1.0, 0.0, 1.0, 1.0], &Device::Cpu)?;
 /// let last_layer = LastLayer::new(backbone, &head)?;
-/// let mut posterior = last_layer.fit(&inputs, &targets, Family::Bernoulli(Bernoulli), &FitOptions::default())?;
+/// let mut posterior = last_layer.fit(&inputs, &targets, Family::new(Bernoulli), &FitOptions::default())?;
 /// posterior.optimize(&EvidenceOptions::default())?;
 /// for method in [Method::default(), Method::riemannian(20, 0)] {
 ///     assert!(posterior.predict(&inputs, &method)?.mean[(4, 0)] > 0.5);

@@ -1,9 +1,13 @@
 //! Bernoulli in the logit: log p(y | f) = Σ_k (y_k f_k − log(1 + e^(f_k))), y_k ∈ {0, 1}, p = sigmoid f.
 
+use candle_core::Tensor;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, TargetError, check_values, write, write_diagonal, write_separable_isometry};
+use super::{
+    Likelihood, Registered, TargetError, TargetKind, TargetSummary, check_values, write, write_diagonal,
+    write_separable_isometry,
+};
 use crate::elementary::{exp, sigmoid, softplus, vectorized_sum};
 
 /// Independent yes/no targets, one per output, whose log odds are the outputs.
@@ -34,6 +38,20 @@ fn deviation(logit: f64) -> f64 {
 #[inline(always)]
 fn bernoulli_variance(logit: f64) -> f64 {
     sigmoid(logit) * sigmoid(-logit)
+}
+
+impl Registered for Bernoulli {
+    const HELP: &'static str = "0/1 targets, or two words";
+
+    fn start() -> Self {
+        Self
+    }
+}
+
+/// −log p = max(f, 0) − f·y + log(1 + e^(−|f|)), summed over the outputs of a point.
+fn loss(outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
+    let softplus = (outputs.relu()? + (outputs.abs()?.neg()?.exp()? + 1.0)?.log()?)?;
+    (softplus - (outputs * targets)?)?.sum(1)?.mean_all()
 }
 
 impl Likelihood for Bernoulli {
@@ -136,5 +154,21 @@ impl Likelihood for Bernoulli {
         for (y, &f) in target.iter_mut().zip(outputs) {
             *y = f64::from(u8::from(generator.random::<f64>() < sigmoid(f)));
         }
+    }
+
+    fn kind(&self) -> TargetKind {
+        TargetKind::Answers
+    }
+
+    fn mean_function(&self) -> &'static str {
+        "sigmoid"
+    }
+
+    fn constant_output(&self, sums: &TargetSummary<'_>, output: usize) -> f64 {
+        ((sums.mean(output) + sums.half()) / (1.0 - sums.mean(output) + sums.half())).ln()
+    }
+
+    fn training_loss(&self, outputs: &Tensor, targets: &Tensor) -> Option<candle_core::Result<Tensor>> {
+        Some(loss(outputs, targets))
     }
 }

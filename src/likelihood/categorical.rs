@@ -4,10 +4,12 @@
 //! others ρ = Σ_{j≠t} w_j: so 1 − p_t = ρ/(1 + ρ) and log p_t = −log(1 + ρ) keep their digits when ρ is far below
 //! rounding, and so do means and variances of ḟ, f̈ once their entry t is subtracted.
 
+use candle_core::{DType, Tensor};
+use candle_nn::{loss, ops};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, TargetError, at_least_outputs, check_width, write};
+use super::{Likelihood, Registered, TargetError, TargetKind, TargetSummary, at_least_outputs, check_width, write};
 use crate::elementary::exp;
 
 /// One of C classes, whose probabilities are the softmax of the outputs; a target is the class's index.
@@ -98,6 +100,19 @@ fn write_rows(
     let factor = factor(x_0);
     first.iter_mut().for_each(|x_j| *x_j *= -factor);
     first[0] = diagonal(0, x_0);
+}
+
+impl Registered for Categorical {
+    const HELP: &'static str = "Class labels 0, 1, …, C−1, or words";
+
+    fn start() -> Self {
+        Self
+    }
+}
+
+/// −log softmax at the label.
+fn nll(outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
+    loss::nll(&ops::log_softmax(outputs, 1)?, &targets.flatten_all()?.to_dtype(DType::U32)?)
 }
 
 impl Likelihood for Categorical {
@@ -237,6 +252,22 @@ impl Likelihood for Categorical {
             rest -= probability;
         }
         target.fill(label as f64);
+    }
+
+    fn kind(&self) -> TargetKind {
+        TargetKind::Label
+    }
+
+    fn mean_function(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn constant_output(&self, sums: &TargetSummary<'_>, output: usize) -> f64 {
+        (sums.counts.get(output).copied().unwrap_or(0.0) + 0.5).ln()
+    }
+
+    fn training_loss(&self, outputs: &Tensor, targets: &Tensor) -> Option<candle_core::Result<Tensor>> {
+        Some(nll(outputs, targets))
     }
 }
 

@@ -1,13 +1,19 @@
 //! Gaussian noise: log p(y | f) = −Σ_k (½((y_k − f_k)/σ_k)² + log σ_k + ½ log 2π).
 
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use candle_nn::loss;
 use rand_chacha::ChaCha8Rng;
 
+use super::distribution::normal_cdf;
 use super::{
-    Likelihood, NoiseError, TargetError, at_least_outputs, check_values, write, write_diagonal,
-    write_separable_isometry,
+    LatentPoint, Likelihood, Misfit, NoiseError, NormalMixture, PointMoments, Registered, TargetError,
+    at_least_outputs, check_values, write, write_diagonal, write_separable_isometry,
 };
 use crate::elementary::vectorized_sum;
-use crate::linalg::dot;
+use crate::error::{Error, Result as CrateResult};
+use crate::linalg::{Cholesky, dot};
 use crate::random::fill_standard_normal;
 
 /// ½ log 2π.
@@ -66,6 +72,19 @@ impl Gaussian {
     /// σ_k for k = 0, 1, …, as many as there are outputs.
     fn levels(&self) -> impl Iterator<Item = f64> {
         self.sigmas.iter().copied().cycle()
+    }
+
+    /// σ of one output.
+    fn level(&self, output: usize) -> f64 {
+        self.sigmas[if self.sigmas.len() == 1 { 0 } else { output }]
+    }
+}
+
+impl Registered for Gaussian {
+    const HELP: &'static str = "Real targets with Gaussian noise";
+
+    fn start() -> Self {
+        Self::unit()
     }
 }
 
@@ -176,5 +195,90 @@ impl Likelihood for Gaussian {
         for ((y, f), sigma) in target.iter_mut().zip(outputs).zip(self.levels()) {
             *y = f + sigma * *y;
         }
+    }
+
+    fn cumulative(&self, outputs: &[f64], target: usize, value: f64) -> f64 {
+        normal_cdf((value - outputs[target]) / self.level(target))
+    }
+
+    fn normal(&self, outputs: &[f64], target: usize) -> Option<(f64, f64)> {
+        Some((outputs[target], self.level(target)))
+    }
+
+    fn closed_moments(&self, latent: &LatentPoint) -> Option<PointMoments> {
+        let outputs = 0..latent.n_outputs();
+        Some(PointMoments {
+            mean: latent.mean.clone(),
+            epistemic: outputs.clone().map(|k| latent.variance(k)).collect(),
+            aleatoric: outputs.map(|k| self.level(k) * self.level(k)).collect(),
+        })
+    }
+
+    /// log N(y | m, C + diag σ²), over all outputs together.
+    fn closed_log_density(&self, latent: &LatentPoint, target: &[f64]) -> CrateResult<Option<f64>> {
+        let p = latent.n_outputs();
+        let mut cholesky = Cholesky::new(p);
+        let mut matrix = cholesky.matrix_mut();
+        for i in 0..p {
+            for j in 0..=i {
+                matrix[(i, j)] = latent.covariance(i, j);
+            }
+            matrix[(i, i)] += self.level(i) * self.level(i);
+        }
+        cholesky.factor().map_err(|pivot| Error::NotPositiveDefinite {
+            matrix: "the predictive covariance",
+            size: p,
+            pivot: pivot.0,
+            advice: "raise sigma or the prior precision",
+        })?;
+        let mut error: Vec<f64> = target.iter().zip(&latent.mean).map(|(y, mean)| y - mean).collect();
+        cholesky.solve_lower(&mut error);
+        let distance: f64 = error.iter().map(|value| value * value).sum();
+        Ok(Some(-0.5 * (distance + cholesky.log_det() + p as f64 * (2.0 * std::f64::consts::PI).ln())))
+    }
+
+    fn closed_mixture(&self, latent: &LatentPoint, target: usize) -> Option<NormalMixture> {
+        let variance = latent.variance(target) + self.level(target) * self.level(target);
+        Some(NormalMixture::single(latent.mean[target], variance.sqrt()))
+    }
+
+    /// Σ (y − f)², whatever σ.
+    fn deviance(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        target.iter().zip(outputs).map(|(y, f)| (y - f).powi(2)).sum()
+    }
+
+    /// The mean squared error.
+    fn training_loss(&self, outputs: &Tensor, targets: &Tensor) -> Option<candle_core::Result<Tensor>> {
+        Some(loss::mse(outputs, targets))
+    }
+
+    /// Several standardised targets have no common unit.
+    fn loss_in_units(&self, loss: f64, _: usize, scales: Option<&[f64]>) -> (f64, &'static str) {
+        match scales {
+            None => (loss, "mean squared error of the last epoch"),
+            Some([scale]) => (loss * scale * scale, "mean squared error of the last epoch"),
+            Some(_) => (loss, "mean squared error of the last epoch, targets standardised"),
+        }
+    }
+
+    fn cure(&self, misfit: Misfit) -> Option<&'static str> {
+        match misfit {
+            Misfit::Uneven | Misfit::HeavyTails => {
+                Some("Try a heteroscedastic likelihood, whose noise depends on the inputs")
+            }
+            Misfit::Narrow => Some(
+                "The noise is underestimated, or these data differ from those of training: the default training finds the \
+                 noise on held-out rows, and a fit can be tuned on such rows.",
+            ),
+            Misfit::Wide => None,
+        }
+    }
+
+    fn noise_levels(&self) -> Option<&[f64]> {
+        Some(&self.sigmas)
+    }
+
+    fn with_noise_levels(&self, sigma: &[f64]) -> Result<Arc<dyn Likelihood>, NoiseError> {
+        Ok(Arc::new(Self::per_output(sigma.to_vec())?))
     }
 }

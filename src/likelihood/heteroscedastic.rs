@@ -10,11 +10,17 @@
 //! This is no exponential family in (μ, s): the observed information depends on y and is indefinite wherever y ≠ μ, with
 //! determinant −½(y − μ)² e^(−2s); its expectation is the Fisher information.
 
+use candle_core::Tensor;
 use rand_chacha::ChaCha8Rng;
 
+use super::distribution::normal_cdf;
 use super::gaussian::HALF_LOG_TWO_PI;
-use super::{Likelihood, TargetError, check_values, write_diagonal};
+use super::{
+    LatentPoint, Likelihood, Misfit, NormalMixture, PointMoments, Registered, TargetError, check_values, noisy,
+    write_diagonal,
+};
 use crate::elementary::exp;
+use crate::error::Result as CrateResult;
 use crate::random::fill_standard_normal;
 
 /// y = μ + e^(s/2) ε, where the outputs are the means μ of all targets, then their log variances s.
@@ -52,6 +58,23 @@ fn halves(outputs: &[f64]) -> (&[f64], &[f64]) {
 fn residuals<'a>(target: &'a [f64], outputs: &'a [f64]) -> impl Iterator<Item = (f64, f64)> + 'a {
     let (means, log_variances) = halves(outputs);
     target.iter().zip(means).zip(log_variances).map(|((y, mean), s)| (y - mean, *s))
+}
+
+impl Registered for Heteroscedastic {
+    const HELP: &'static str = "Real targets with Gaussian noise whose level depends on the inputs; the network has two \
+                                outputs per target, the means of all targets and then their log variances";
+
+    fn start() -> Self {
+        Self
+    }
+}
+
+/// ½((y − μ)² e^(−s) + s), summed over the targets of a point.
+fn loss(outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
+    let n_targets = targets.dim(1)?;
+    let (means, log_variances) = (outputs.narrow(1, 0, n_targets)?, outputs.narrow(1, n_targets, n_targets)?);
+    let squares = ((targets - means)?.sqr()? * log_variances.neg()?.exp()?)?;
+    (squares + log_variances)?.sum(1)?.mean_all()? * 0.5
 }
 
 impl Likelihood for Heteroscedastic {
@@ -162,6 +185,63 @@ impl Likelihood for Heteroscedastic {
         let (means, log_variances) = halves(outputs);
         for ((y, mean), s) in target.iter_mut().zip(means).zip(log_variances) {
             *y = mean + exp(0.5 * s) * *y;
+        }
+    }
+
+    fn outputs_for(&self, n_targets: usize) -> usize {
+        2 * n_targets
+    }
+
+    fn cumulative(&self, outputs: &[f64], target: usize, value: f64) -> f64 {
+        let (means, log_variances) = halves(outputs);
+        normal_cdf((value - means[target]) * (-0.5 * log_variances[target]).exp())
+    }
+
+    fn normal(&self, outputs: &[f64], target: usize) -> Option<(f64, f64)> {
+        let (means, log_variances) = halves(outputs);
+        Some((means[target], (0.5 * log_variances[target]).exp()))
+    }
+
+    fn closed_moments(&self, latent: &LatentPoint) -> Option<PointMoments> {
+        Some(noisy::moments(latent))
+    }
+
+    fn closed_log_density(&self, latent: &LatentPoint, target: &[f64]) -> CrateResult<Option<f64>> {
+        Ok(Some(noisy::log_density(latent, target)))
+    }
+
+    fn closed_mixture(&self, latent: &LatentPoint, target: usize) -> Option<NormalMixture> {
+        Some(noisy::mixture(latent, target))
+    }
+
+    /// Outputs that are variances have no best value: the squared error of the means.
+    fn deviance(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        target.iter().zip(outputs).map(|(y, f)| (y - f).powi(2)).sum()
+    }
+
+    fn training_loss(&self, outputs: &Tensor, targets: &Tensor) -> Option<candle_core::Result<Tensor>> {
+        Some(loss(outputs, targets))
+    }
+
+    /// The loss leaves out ½ log 2π of each target, and is that of the standardised ones.
+    fn loss_in_units(&self, loss: f64, n_targets: usize, scales: Option<&[f64]>) -> (f64, &'static str) {
+        let constants = 0.5 * (2.0 * std::f64::consts::PI).ln() * n_targets as f64;
+        let shift: f64 = scales.unwrap_or_default().iter().map(|scale| scale.ln()).sum();
+        (loss + constants + shift, "mean negative log likelihood of the last epoch")
+    }
+
+    fn cure(&self, misfit: Misfit) -> Option<&'static str> {
+        match misfit {
+            Misfit::Uneven | Misfit::HeavyTails => Some("More data or more hidden units may help"),
+            Misfit::Narrow | Misfit::Wide => None,
+        }
+    }
+
+    /// A scaling multiplies the means and adds 2 log scale to the log variances.
+    fn output_in_units(&self, output: usize, (shifts, scales): (&[f64], &[f64])) -> (f64, f64) {
+        match output.checked_sub(scales.len()) {
+            None => (shifts[output], scales[output]),
+            Some(target) => (2.0 * scales[target].ln(), 1.0),
         }
     }
 }

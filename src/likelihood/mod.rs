@@ -18,27 +18,55 @@
 //! √(p(1−p)) there is e⁻⁴⁰⁰ although p(1−p) underflows.
 
 mod batch;
-mod bernoulli;
-mod categorical;
+mod check;
+mod distribution;
 mod family;
-mod gaussian;
-mod heteroscedastic;
-mod poisson;
+mod kind;
+mod latent;
+mod loss;
+mod noisy;
+mod normals;
 mod scaled;
 
 pub use crate::error::{NoiseError, TargetError, UnknownLikelihood};
 pub use batch::PointEvaluator;
-pub use bernoulli::Bernoulli;
-pub use categorical::Categorical;
-pub use family::Family;
-pub use gaussian::Gaussian;
-pub use heteroscedastic::Heteroscedastic;
-pub use poisson::Poisson;
+pub use check::{Disagreement, check_likelihood};
+pub(crate) use distribution::normal_quantile;
+pub use family::{Entry, Family, Registered};
+pub use kind::{Dispersion, Misfit, TargetKind, TargetSummary};
+pub(crate) use latent::log_sum_exp;
+pub use latent::{LatentPoint, Marginal, OutputMixture, PointMoments, gauss_hermite};
+pub use normals::{Normal, NormalMixture};
 pub use scaled::Scaled;
 
+use std::any::Any;
+use std::sync::Arc;
+
+use candle_core::Tensor;
 use rand_chacha::ChaCha8Rng;
 
 use crate::elementary::vectorized;
+use crate::error::Result as CrateResult;
+
+/// Declares the likelihoods, one file each, and lists them for the command line and for files.
+macro_rules! register {
+    ($($file:ident::$name:ident),* $(,)?) => {
+        $(mod $file; pub use $file::$name;)*
+        /// The likelihoods that have a name on the command line and in files.
+        pub const REGISTER: &[Entry] = &[$(Entry::of::<$name>()),*];
+    };
+}
+
+register! {
+    gaussian::Gaussian,
+    heteroscedastic::Heteroscedastic,
+    categorical::Categorical,
+    bernoulli::Bernoulli,
+    poisson::Poisson,
+    student_t::StudentT,
+    gamma::Gamma,
+    negative_binomial::NegativeBinomial,
+}
 
 /// The distribution of one observation y given the network's P raw outputs f.
 ///
@@ -60,9 +88,35 @@ use crate::elementary::vectorized;
 ///     assert!((likelihood.fisher_quadratic(&outputs, &first) - quadratic).abs() < 1e-15);
 /// }
 /// ```
-pub trait Likelihood: Send + Sync + std::fmt::Debug {
+pub trait Likelihood: Any + Send + Sync + std::fmt::Debug {
     /// The name used in files and on the command line.
     fn name(&self) -> &'static str;
+
+    /// What an observation is.
+    fn kind(&self) -> TargetKind {
+        TargetKind::Real
+    }
+
+    /// The number of outputs of a network for that many targets; where targets are labels of a softmax, of classes.
+    fn outputs_for(&self, n_targets: usize) -> usize {
+        n_targets
+    }
+
+    /// The function that takes an output to a mean, as exporters put it at the end of a graph: `identity`, `exp`,
+    /// `sigmoid` or `softmax`.
+    fn mean_function(&self) -> &'static str {
+        "identity"
+    }
+
+    /// Whether class probabilities follow from a Gaussian over the outputs by a choice of link; otherwise by quadrature.
+    fn has_logits(&self) -> bool {
+        self.kind().has_classes()
+    }
+
+    /// The number of classes of a target; 2 of a yes/no answer, and of no use to numbers.
+    fn n_classes(&self, n_outputs: usize) -> usize {
+        if self.kind() == TargetKind::Answers { 2 } else { self.n_means(n_outputs) }
+    }
 
     /// The number of values in one target: P, or 1 for a class label.
     fn n_targets(&self, n_outputs: usize) -> usize {
@@ -168,6 +222,127 @@ pub trait Likelihood: Send + Sync + std::fmt::Debug {
 
     /// Draws an observation y given f, of [`n_targets`](Self::n_targets) values.
     fn draw(&self, outputs: &[f64], generator: &mut ChaCha8Rng, target: &mut [f64]);
+
+    /// P(y_k ≤ value | f); of no use to classes.
+    fn cumulative(&self, _outputs: &[f64], _target: usize, _value: f64) -> f64 {
+        f64::NAN
+    }
+
+    /// P(y_k < value | f) + ½P(y_k = value | f).
+    fn rank(&self, outputs: &[f64], target: usize, value: f64) -> f64 {
+        let up_to = self.cumulative(outputs, target, value);
+        match self.kind().is_whole() {
+            true => 0.5 * (up_to + self.cumulative(outputs, target, value - 1.0)),
+            false => up_to,
+        }
+    }
+
+    /// Mean and standard deviation of y_k given f, where it is normal.
+    fn normal(&self, _outputs: &[f64], _target: usize) -> Option<(f64, f64)> {
+        None
+    }
+
+    /// The moments of y under a Gaussian over the outputs, where there is a closed form; otherwise they are found by
+    /// Gauss-Hermite quadrature.
+    fn closed_moments(&self, _latent: &LatentPoint) -> Option<PointMoments> {
+        None
+    }
+
+    /// log p(y) under a Gaussian over the outputs, where there is a better way than quadrature over each output.
+    fn closed_log_density(&self, _latent: &LatentPoint, _target: &[f64]) -> CrateResult<Option<f64>> {
+        Ok(None)
+    }
+
+    /// The distribution of y_k under a Gaussian over the outputs as a mixture of normals, where it is one.
+    fn closed_mixture(&self, _latent: &LatentPoint, _target: usize) -> Option<NormalMixture> {
+        None
+    }
+
+    /// The number of equally likely outputs over which the distribution function of y is averaged otherwise.
+    fn n_nodes(&self) -> usize {
+        latent::OUTPUTS
+    }
+
+    /// The deviance 2 (max log p(y | ·) − log p(y | f)).
+    fn deviance(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        2.0 * (self.largest_log_density(target).unwrap_or(0.0) - self.log_density(target, outputs))
+    }
+
+    /// An output that is the same at all points, with the greatest likelihood of targets with these sums.
+    fn constant_output(&self, sums: &TargetSummary<'_>, output: usize) -> f64 {
+        sums.mean(output)
+    }
+
+    /// A training loss in candle's operations, of outputs and targets with one row per point, where it should be another
+    /// than the mean of −log p.
+    fn training_loss(&self, _outputs: &Tensor, _targets: &Tensor) -> Option<candle_core::Result<Tensor>> {
+        None
+    }
+
+    /// A mean training loss in the units of the data, and what it is. `scales` are those of standardised targets.
+    fn loss_in_units(&self, loss: f64, _n_targets: usize, scales: Option<&[f64]>) -> (f64, &'static str) {
+        let shift: f64 = scales.unwrap_or_default().iter().map(|scale| scale.ln()).sum();
+        (loss + shift, "mean negative log likelihood of the last epoch")
+    }
+
+    /// Shift and factor that take an output to the units of the data, given those of the targets.
+    fn output_in_units(&self, output: usize, (shifts, scales): (&[f64], &[f64])) -> (f64, f64) {
+        (shifts[output], scales[output])
+    }
+
+    /// What would help where intervals are wrong in this way.
+    fn cure(&self, _misfit: Misfit) -> Option<&'static str> {
+        None
+    }
+
+    /// σ of Gaussian noise: one for all outputs, or one per output. The Fisher information is that at σ = 1 over σ², and
+    /// the log likelihood follows from the squared errors, so both are summed over the data once for all σ.
+    fn noise_levels(&self) -> Option<&[f64]> {
+        None
+    }
+
+    /// The same with other σ.
+    fn with_noise_levels(&self, _sigma: &[f64]) -> Result<Arc<dyn Likelihood>, NoiseError> {
+        Err(NoiseError::None { likelihood: self.name() })
+    }
+
+    /// The parameters besides σ that are no outputs, and that tuning may move.
+    fn dispersions(&self) -> Vec<Dispersion> {
+        Vec::new()
+    }
+
+    /// The same with other values of them.
+    fn with_dispersions(&self, _values: &[f64]) -> Result<Arc<dyn Likelihood>, NoiseError> {
+        Err(NoiseError::None { likelihood: self.name() })
+    }
+}
+
+impl dyn Likelihood + '_ {
+    /// E(y) and the parts of Var y under a Gaussian over the outputs.
+    pub fn moments_under(&self, latent: &LatentPoint) -> PointMoments {
+        self.closed_moments(latent).unwrap_or_else(|| latent.quadrature_moments(self))
+    }
+
+    /// log ∫ p(y | f) N(f | m, C) df.
+    pub fn log_density_under(&self, latent: &LatentPoint, target: &[f64]) -> CrateResult<f64> {
+        match self.closed_log_density(latent, target)? {
+            Some(value) => Ok(value),
+            None => Ok(latent.quadrature_log_density(self, target)),
+        }
+    }
+
+    /// The distribution of target k under a Gaussian over the outputs.
+    pub fn marginal_under(&self, latent: &LatentPoint, target: usize) -> Marginal<'_> {
+        match self.closed_mixture(latent, target) {
+            Some(mixture) => Marginal::Normals(mixture),
+            None => Marginal::given(self, target, latent.equally_likely(target, self.n_nodes())),
+        }
+    }
+}
+
+/// Gaussian noise of unit variance: the likelihood whose output metric is Euclidean.
+pub fn unit_noise() -> Arc<dyn Likelihood> {
+    Arc::new(Gaussian::unit())
 }
 
 /// Checks that there are at least as many outputs as the likelihood needs.
@@ -199,6 +374,16 @@ fn check_values(
     match target.iter().position(|&value| !is_allowed(value)) {
         Some(position) => {
             Err(TargetError::Value { likelihood: likelihood.name(), position, value: target[position], allowed })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that parameters are within their bounds.
+fn check_parameters(parameters: &[Dispersion]) -> Result<(), NoiseError> {
+    match parameters.iter().find(|p| !(p.bounds.0 <= p.value && p.value <= p.bounds.1)) {
+        Some(Dispersion { name, value, bounds: (low, high), .. }) => {
+            Err(NoiseError::Parameter { name: name.clone(), value: *value, low: *low, high: *high })
         }
         None => Ok(()),
     }

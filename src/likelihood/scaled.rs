@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, TargetError};
+use super::{Likelihood, TargetError, TargetKind};
 
 /// p(y | f)ˢ, up to its constant: H, C and the gradient are multiplied by s, R and z by √s. A batch of |B| data points
 /// with s = N/|B| represents all N.
@@ -37,6 +37,10 @@ impl Scaled {
 impl Likelihood for Scaled {
     fn name(&self) -> &'static str {
         self.likelihood.name()
+    }
+
+    fn kind(&self) -> TargetKind {
+        self.likelihood.kind()
     }
 
     fn n_targets(&self, n_outputs: usize) -> usize {

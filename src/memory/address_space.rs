@@ -3,8 +3,11 @@
 //! Where the operating system refuses memory, an allocation aborts the process. What is left is therefore compared with
 //! every request. A part is always kept free, for what is too small to be asked for: buffers, stacks, the allocator's own.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::told_by_kernel;
 
 /// Bytes that are never promised to a request: tensors of a training step, buffers, stacks, the allocator's own.
 const KEPT_FREE: u64 = 64 << 20;
@@ -36,7 +39,7 @@ pub(super) struct Shortage {
 /// The limits of this process.
 fn limits() -> &'static [Limit] {
     static LIMITS: OnceLock<Vec<Limit>> = OnceLock::new();
-    LIMITS.get_or_init(|| parse_limits(&std::fs::read_to_string("/proc/self/limits").unwrap_or_default()))
+    LIMITS.get_or_init(|| parse_limits(&told_by_kernel(Path::new("/proc/self/limits"))))
 }
 
 /// Whether there is a limit.
@@ -50,7 +53,7 @@ fn used() -> Option<(Limit, u64)> {
     if limits.is_empty() {
         return None;
     }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = told_by_kernel(Path::new("/proc/self/status"));
     let used = |limit: &Limit| parse_size(&status, limit.counted).unwrap_or(0) + KEPT_FREE;
     let each = limits.iter().map(|limit| (*limit, used(limit)));
     each.min_by_key(|(limit, used)| limit.bytes.saturating_sub(*used))

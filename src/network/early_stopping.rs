@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap};
 use rand::seq::SliceRandom;
 
-use super::training::{Batches, objective, penalized, reserve_memory};
+use super::training::{Batches, penalized, reserve_memory};
 use super::{Decay, Mlp, Network, TrainingOptions};
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result, check_size};
@@ -68,9 +68,9 @@ pub fn train_early_stopping(
     let device = Device::Cpu;
     let variables = VarMap::new();
     let mlp = Mlp::trainable(start, &variables, DType::F64, &device)?;
-    let batches = Batches::new(training, family, options, &device)?;
+    let batches = Batches::new(training, options, &device)?;
     let all = TrainingOptions { batch_size: None, ..options.clone() };
-    let watched = Batches::new(held_out, family, &all, &device)?;
+    let watched = Batches::new(held_out, &all, &device)?;
     let decoupled = if options.decay == Decay::Decoupled { options.weight_decay } else { 0.0 };
     let penalty = if options.decay == Decay::L2 { options.weight_decay } else { 0.0 };
     let mut rate = options.learning_rate;
@@ -84,7 +84,7 @@ pub fn train_early_stopping(
             break;
         }
         for (inputs, targets) in batches.of_epoch(epochs as u64)? {
-            let value = objective(family, &candle_nn::Module::forward(&mlp, &inputs)?, &targets)?;
+            let value = family.training_loss(&candle_nn::Module::forward(&mlp, &inputs)?, &targets)?;
             optimizer.backward_step(&penalized(&value, &variables, penalty)?)?;
         }
         epochs += 1;

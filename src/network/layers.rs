@@ -460,12 +460,29 @@ impl Layer {
             }
             Layer::GroupNorm(layer) => epsilon_problem(layer.eps),
             Layer::BatchNorm(layer) => layer.problem(),
+            Layer::Residual(_) if self.is_deeper_than(MOST_NESTED) => {
+                Some(format!("holds blocks within blocks more than {MOST_NESTED} deep"))
+            }
             Layer::Residual(block) if block.body.is_empty() => Some("needs layers in its body".to_string()),
             Layer::Residual(_) if self.n_inputs().is_none() => Some("needs a known number of inputs".to_string()),
             _ => None,
         }
     }
+
+    /// Whether blocks are nested more often than this.
+    fn is_deeper_than(&self, most: usize) -> bool {
+        match self {
+            Layer::Residual(block) => {
+                let mut layers = block.body.iter().chain(&block.shortcut);
+                most == 0 || layers.any(|layer| layer.is_deeper_than(most - 1))
+            }
+            _ => false,
+        }
+    }
 }
+
+/// The most residual blocks within one another: as many as a file can be read with, and more than any network has.
+const MOST_NESTED: usize = 32;
 
 /// The width of the inputs of these layers, if any layer says it before the width changes.
 pub(super) fn known_inputs(layers: &[Layer]) -> Option<usize> {

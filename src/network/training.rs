@@ -2,7 +2,7 @@
 //! mini-batches.
 
 use candle_core::{DType, Device, Module, Tensor};
-use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap, loss, ops};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap};
 use rand::seq::SliceRandom;
 
 use super::{Architecture, Mlp, Network};
@@ -111,14 +111,14 @@ pub fn train_or_stop(
     let penalty = if options.decay == Decay::L2 { options.weight_decay } else { 0.0 };
     let parameters = ParamsAdamW { lr: options.learning_rate, weight_decay: decoupled, ..Default::default() };
     let mut optimizer = AdamW::new(variables.all_vars(), parameters)?;
-    let batches = Batches::new(data, family, options, &device)?;
+    let batches = Batches::new(data, options, &device)?;
     let mut epochs = 0;
     while epochs < options.epochs && !progress.is_cancelled() {
         let epoch = epochs;
         let look = epoch % LOOK_EVERY == 0 || epoch + 1 == options.epochs;
         let (mut sum, mut count) = (0.0, 0.0);
         for (inputs, targets) in batches.of_epoch(epoch as u64)? {
-            let value = objective(family, &mlp.forward(&inputs)?, &targets)?;
+            let value = family.training_loss(&mlp.forward(&inputs)?, &targets)?;
             optimizer.backward_step(&penalized(&value, &variables, penalty)?)?;
             if look {
                 let rows = inputs.dim(0)? as f64;
@@ -192,30 +192,6 @@ fn check_options(options: &TrainingOptions) -> std::result::Result<(), InvalidTr
     Ok(())
 }
 
-/// The mean loss of a batch, in operations candle can differentiate.
-pub(super) fn objective(family: &Family, outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
-    match family {
-        Family::Gaussian(_) => loss::mse(outputs, targets),
-        // −log p = ½((y − μ)² e^(−s) + s) + const, summed over the targets of a point.
-        Family::Heteroscedastic(_) => {
-            let n_targets = targets.dim(1)?;
-            let (means, log_variances) = (outputs.narrow(1, 0, n_targets)?, outputs.narrow(1, n_targets, n_targets)?);
-            let squares = ((targets - means)?.sqr()? * log_variances.neg()?.exp()?)?;
-            (squares + log_variances)?.sum(1)?.mean_all()? * 0.5
-        }
-        Family::Categorical(_) => {
-            let log_probabilities = ops::log_softmax(outputs, 1)?;
-            loss::nll(&log_probabilities, targets)
-        }
-        // −log p = max(f, 0) − f·y + log(1 + e^(−|f|)), summed over the outputs of a point.
-        Family::Bernoulli(_) => {
-            let softplus = (outputs.relu()? + (outputs.abs()?.neg()?.exp()? + 1.0)?.log()?)?;
-            (softplus - (outputs * targets)?)?.sum(1)?.mean_all()
-        }
-        Family::Poisson(_) => (outputs.exp()? - (outputs * targets)?)?.sum(1)?.mean_all(),
-    }
-}
-
 /// The data as tensors, and the order in which they are used.
 pub(super) struct Batches {
     inputs: Tensor,
@@ -225,15 +201,10 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) fn new(data: &Dataset, family: &Family, options: &TrainingOptions, device: &Device) -> Result<Self> {
+    pub(super) fn new(data: &Dataset, options: &TrainingOptions, device: &Device) -> Result<Self> {
         let (rows, columns) = data.inputs().dim();
         let inputs = Tensor::from_vec(data.inputs().iter().copied().collect(), (rows, columns), device)?;
-        let targets = match family {
-            Family::Categorical(_) => {
-                Tensor::from_vec(data.targets().iter().map(|&label| label as u32).collect(), rows, device)?
-            }
-            _ => Tensor::from_vec(data.targets().iter().copied().collect(), data.targets().dim(), device)?,
-        };
+        let targets = Tensor::from_vec(data.targets().iter().copied().collect(), data.targets().dim(), device)?;
         let batch_size = options.batch_size.filter(|&size| size < rows);
         Ok(Self { inputs, targets, batch_size, seed: options.seed })
     }
@@ -243,7 +214,7 @@ impl Batches {
         let (mut sum, mut count) = (0.0, 0.0);
         for (inputs, targets) in self.of_epoch(0)? {
             let rows = inputs.dim(0)? as f64;
-            sum += rows * objective(family, &mlp.forward(&inputs)?, &targets)?.to_scalar::<f64>()?;
+            sum += rows * family.training_loss(&mlp.forward(&inputs)?, &targets)?.to_scalar::<f64>()?;
             count += rows;
         }
         Ok(sum / count)

@@ -4,15 +4,16 @@
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
+use super::links::is_binary;
 use super::{LatentGaussian, Moments, log_sum_exp};
 use crate::likelihood::Family;
 
 impl LatentGaussian {
     /// The moments of the bridge's Dirichlet distributions.
     pub(super) fn bridge(&self, family: &Family) -> Moments {
-        self.bridge_moments(|t, k| match family {
-            Family::Bernoulli(_) => (self.binary_bridge(t, k), Some(1)),
-            _ => (self.class_bridge(t), None),
+        self.bridge_moments(|t, k| match is_binary(family) {
+            true => (self.binary_bridge(t, k), Some(1)),
+            false => (self.class_bridge(t), None),
         })
     }
 
@@ -32,7 +33,7 @@ impl LatentGaussian {
         Moments::from_parts(mean, epistemic, aleatoric)
     }
 
-    /// The bridge of one Bernoulli output: two classes with logits (0, f), centred: (−f/2, f/2).
+    /// The bridge of one yes/no answer: two classes with logits (0, f), centred: (−f/2, f/2).
     pub(super) fn binary_bridge(&self, t: usize, k: usize) -> Dirichlet {
         let (half, quarter) = (0.5 * self.mean[(t, k)], 0.25 * self.covariance[(t, k, k)]);
         Dirichlet::bridge(&[-half, half], &[quarter, quarter])

@@ -4,8 +4,9 @@
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis};
 
 use super::MixturePart;
+use super::links::is_binary;
 use super::prediction::{Prediction, Predictive};
-use super::{LatentGaussian, Link, MonteCarlo};
+use super::{LatentGaussian, MonteCarlo};
 use crate::error::Result;
 use crate::likelihood::Family;
 
@@ -28,7 +29,7 @@ impl Prediction {
     ///
     /// let network = Network::random(Architecture::new(&[1, 3, 2], Activation::Tanh)?, 1);
     /// let data = Dataset::new(array![[0.0], [1.0], [2.0]], array![[0.0], [1.0], [1.0]])?;
-    /// let laplace = Laplace::fit(network, data, Family::Categorical(Categorical), &FitOptions::default())?;
+    /// let laplace = Laplace::fit(network, data, Family::new(Categorical), &FitOptions::default())?;
     /// let inputs = array![[0.5], [30.0]];
     /// let prediction = laplace.predict(&inputs, &Method::default())?;
     /// let epistemic = prediction.epistemic_uncertainty()?.expect("a posterior");
@@ -45,7 +46,7 @@ impl Prediction {
         }
         match (&self.mutual_information, self.predictive()) {
             (None, Predictive::Linearized { latent, .. }) => {
-                Ok(latent.moments(self.family(), Link::MonteCarlo(DRAWS))?.mutual_information)
+                Ok(latent.monte_carlo(self.family(), DRAWS)?.mutual_information)
             }
             (None, Predictive::Mixture(parts)) => self.information_of_parts(parts).map(Some),
             (known, _) => Ok(known.clone()),
@@ -59,7 +60,7 @@ impl Prediction {
     /// The mutual information is small wherever the probabilities are near 0 and 1, however uncertain the logits; this is
     /// not.
     pub fn logit_variance(&self) -> Option<Array1<f64>> {
-        if !self.family().has_classes() {
+        if !self.family().likelihood().has_logits() {
             return None;
         }
         match self.predictive() {
@@ -116,9 +117,9 @@ impl Prediction {
 /// ‖P shift‖² of a shift of the logits.
 fn squared_logits(family: &Family, shift: ArrayView1<'_, f64>) -> f64 {
     let square = shift.dot(&shift);
-    match family {
-        Family::Bernoulli(_) => 0.5 * square,
-        _ => square - shift.sum().powi(2) / shift.len() as f64,
+    match is_binary(family) {
+        true => 0.5 * square,
+        false => square - shift.sum().powi(2) / shift.len() as f64,
     }
 }
 
@@ -127,9 +128,9 @@ impl LatentGaussian {
         let classes = self.mean.ncols() as f64;
         let of_point = |covariance: ndarray::ArrayView2<'_, f64>| {
             let trace = covariance.diag().sum();
-            match family {
-                Family::Bernoulli(_) => 0.5 * trace,
-                _ => (trace - covariance.sum() / classes).max(0.0),
+            match is_binary(family) {
+                true => 0.5 * trace,
+                false => (trace - covariance.sum() / classes).max(0.0),
             }
         };
         self.covariance.outer_iter().map(of_point).collect()
@@ -156,6 +157,7 @@ mod tests {
     use super::*;
     use crate::data::Schema;
     use crate::likelihood::{Bernoulli, Categorical};
+    use crate::predict::Link;
     use crate::predict::SampledPredictive;
 
     fn latent() -> LatentGaussian {
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn logit_variances_are_those_of_centred_logits_and_draws_of_the_logits_have_them_too() -> Result<()> {
-        let (family, latent) = (Family::Categorical(Categorical), latent());
+        let (family, latent) = (Family::new(Categorical), latent());
         let found = prediction(family.clone(), latent.clone(), Link::Probit)?.logit_variance().expect("classes");
         // tr PCP, by its definition.
         let centre = Array2::from_shape_fn((3, 3), |(i, j)| f64::from(i == j) - 1.0 / 3.0);
@@ -201,7 +203,7 @@ mod tests {
             mean: array![[-0.2, 0.2], [1.0, -1.0]],
             covariance: ndarray::arr3(&[half(1.5), half(0.2)]),
         };
-        let (binary, classes) = (Family::Bernoulli(Bernoulli), Family::Categorical(Categorical));
+        let (binary, classes) = (Family::new(Bernoulli), Family::new(Categorical));
         let of = |family: &Family, latent: &LatentGaussian| prediction(family.clone(), latent.clone(), Link::Centred);
         let (binary, classes) = (of(&binary, &one)?, of(&classes, &two)?);
         let variances = (binary.logit_variance().expect("classes"), classes.logit_variance().expect("classes"));
@@ -217,13 +219,13 @@ mod tests {
 
     #[test]
     fn mutual_information_is_its_integral_and_nothing_where_logits_are_certain_or_saturate() -> Result<()> {
-        let family = Family::Categorical(Categorical);
+        let family = Family::new(Categorical);
         let found = prediction(family.clone(), latent(), Link::Centred)?.epistemic_uncertainty()?.expect("drawn");
         assert!(found[1].abs() < 1e-12 && found[2].abs() < 1e-12, "{found}");
         // One uncertain logit difference: the integral over it by the midpoint rule.
         let variance = 1.7;
         let one = LatentGaussian { mean: array![[0.4]], covariance: array![[[variance]]] };
-        let binary = Family::Bernoulli(Bernoulli);
+        let binary = Family::new(Bernoulli);
         let found =
             prediction(binary.clone(), one.clone(), Link::MonteCarlo(MonteCarlo { samples: 100_000, seed: 3 }))?;
         let found = found.epistemic_uncertainty()?.expect("drawn")[0];

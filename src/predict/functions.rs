@@ -95,9 +95,9 @@ mod tests {
         let network = Network::random(Architecture::new(&[1, 3, 2], Activation::Tanh)?, 1);
         let inputs = Array2::from_shape_fn((20, 1), |(n, _)| 0.3 * n as f64);
         let targets = Array2::from_shape_fn((20, 2), |(n, k)| (0.2 * n as f64 + k as f64).sin() + 3.0);
-        let data = match family {
-            Family::Categorical(_) => Dataset::new(inputs, targets.select(Axis(1), &[0]).mapv(|y| f64::from(y > 3.0)))?,
-            _ => Dataset::new(inputs, targets)?,
+        let data = match family.has_classes() {
+            true => Dataset::new(inputs, targets.select(Axis(1), &[0]).mapv(|y| f64::from(y > 3.0)))?,
+            false => Dataset::new(inputs, targets)?,
         };
         let data = if standardized { data.standardized(Standardize::InputsAndTargets)? } else { data };
         Laplace::fit(network, data, family, &FitOptions::default())

@@ -5,6 +5,7 @@ use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
+use crate::likelihood::LatentPoint;
 use crate::map::{Rows, frozen_rows, identity_seeds};
 use crate::memory;
 
@@ -33,6 +34,14 @@ impl LatentGaussian {
         check_size("number of covariances", points, self.covariance.dim().0)?;
         check_size("number of rows of a covariance", p, self.covariance.dim().1)?;
         check_size("number of columns of a covariance", p, self.covariance.dim().2)
+    }
+
+    /// The Gaussian at one point.
+    pub(super) fn at(&self, t: usize) -> LatentPoint {
+        LatentPoint {
+            mean: self.mean.row(t).to_vec(),
+            covariance: self.covariance.index_axis(Axis(0), t).iter().copied().collect(),
+        }
     }
 
     /// The variances of single outputs: the diagonals of the covariances.

@@ -12,12 +12,12 @@
 use std::borrow::Cow;
 
 use faer::Mat;
-use ndarray::Array2;
+use ndarray::{Array1, Array2};
 
 use super::summary::Summary;
 use super::{LatentGaussian, Moments, moments};
 use crate::error::{Error, Result};
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetKind};
 use crate::linalg::symmetric_eigen;
 use crate::random::{Purpose, fill_standard_normal, stream};
 
@@ -87,57 +87,57 @@ pub struct MonteCarlo {
 }
 
 impl LatentGaussian {
-    /// The prediction of y. A Gaussian, heteroscedastic or Poisson family has a closed form and needs no link.
+    /// The prediction of y. Only logits of classes need a link.
     pub fn moments(&self, family: &Family, link: Link) -> Result<Moments> {
         self.check_shape()?;
         family.likelihood().check_outputs(self.mean.ncols()).map_err(Error::Outputs)?;
-        match family {
-            Family::Gaussian(_) => {
-                let (_, noise) = moments(family, &self.mean);
-                Ok(Moments::from_parts(self.mean.clone(), self.variance(), noise))
-            }
-            Family::Heteroscedastic(_) => Ok(self.noise_moments()),
-            Family::Poisson(_) => Ok(self.log_normal()),
-            Family::Bernoulli(_) | Family::Categorical(_) => match link {
-                Link::Centred => Ok(match self.centred(family) {
-                    Centred::Probit { logits, share } => logits.probit(family, share),
-                    Centred::Bridge { logits } => logits.bridge_moments(|t, _| (logits.plain_bridge(t), None)),
-                }),
-                Link::CentredProbit => {
-                    let (logits, share) = self.centred_probit(family);
-                    Ok(logits.probit(family, share))
-                }
-                Link::Probit => Ok(self.probit(family, 1.0)),
-                Link::Bridge => Ok(self.bridge(family)),
-                Link::MonteCarlo(settings) => self.monte_carlo(family, settings),
-            },
+        if !family.likelihood().has_logits() {
+            return Ok(self.moments_without_link(family));
         }
+        Ok(match link {
+            Link::Centred => match self.centred(family) {
+                Centred::Probit { logits, share } => logits.probit(family, share),
+                Centred::Bridge { logits } => logits.bridge_moments(|t, _| (logits.plain_bridge(t), None)),
+            },
+            Link::CentredProbit => {
+                let (logits, share) = self.centred_probit(family);
+                logits.probit(family, share)
+            }
+            Link::Probit => self.probit(family, 1.0),
+            Link::Bridge => self.bridge(family),
+            Link::MonteCarlo(settings) => self.monte_carlo(family, settings)?,
+        })
     }
 
-    /// The rate e^f is log-normal: E = e^{m + v/2}, Var = (e^v − 1) e^{2m + v}.
-    fn log_normal(&self) -> Moments {
-        let variance = self.variance();
-        let mean = Array2::from_shape_fn(self.mean.dim(), |at| (self.mean[at] + 0.5 * variance[at]).exp());
-        let epistemic = Array2::from_shape_fn(self.mean.dim(), |at| variance[at].exp_m1() * mean[at] * mean[at]);
-        Moments::from_parts(mean.clone(), epistemic, mean)
+    /// The likelihood's own closed form, or quadrature.
+    fn moments_without_link(&self, family: &Family) -> Moments {
+        let (points, p) = self.mean.dim();
+        let likelihood = family.likelihood();
+        let mut parts = [(); 3].map(|()| Array2::zeros((points, likelihood.n_means(p))));
+        for t in 0..points {
+            let moments = likelihood.moments_under(&self.at(t));
+            for (into, values) in parts.iter_mut().zip([moments.mean, moments.epistemic, moments.aleatoric]) {
+                into.row_mut(t).assign(&Array1::from(values));
+            }
+        }
+        let [mean, epistemic, aleatoric] = parts;
+        Moments::from_parts(mean, epistemic, aleatoric)
     }
 
     /// The centred link of these classes. The logits of a 0/1 output are (−f/2, f/2), each with a quarter of f's variance.
     pub(super) fn centred(&self, family: &Family) -> Centred<'_> {
-        match (family, self.mean.ncols()) {
-            (Family::Bernoulli(_), _) | (_, 2) => {
-                let (logits, share) = self.centred_probit(family);
-                Centred::Probit { logits, share }
-            }
-            _ => Centred::Bridge { logits: self.projected() },
+        if is_binary(family) || self.mean.ncols() == 2 {
+            let (logits, share) = self.centred_probit(family);
+            return Centred::Probit { logits, share };
         }
+        Centred::Bridge { logits: self.projected() }
     }
 
     /// The centred logits, and the share of their variances that the probit sees.
     pub(super) fn centred_probit(&self, family: &Family) -> (Cow<'_, LatentGaussian>, f64) {
-        match family {
-            Family::Bernoulli(_) => (Cow::Borrowed(self), 0.25),
-            _ => (Cow::Owned(self.projected()), 1.0),
+        match is_binary(family) {
+            true => (Cow::Borrowed(self), 0.25),
+            false => (Cow::Owned(self.projected()), 1.0),
         }
     }
 
@@ -183,7 +183,7 @@ impl LatentGaussian {
         Array2::from_shape_fn(self.mean.dim(), |at| self.mean[at] * factor(at))
     }
 
-    fn monte_carlo(&self, family: &Family, settings: MonteCarlo) -> Result<Moments> {
+    pub(super) fn monte_carlo(&self, family: &Family, settings: MonteCarlo) -> Result<Moments> {
         let (points, p) = self.mean.dim();
         let mut summary = Summary::new(family, points, p);
         self.for_each_draw(settings, |t, output| summary.add(t, output))?;
@@ -216,6 +216,11 @@ impl LatentGaussian {
         }
         Ok(())
     }
+}
+
+/// Whether each output is the logit of a yes/no answer, not of one class among several.
+pub(super) fn is_binary(family: &Family) -> bool {
+    family.likelihood().kind() == TargetKind::Answers
 }
 
 /// 1/√(1 + π/8·var).

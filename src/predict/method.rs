@@ -139,6 +139,18 @@ impl Default for Geodesics {
     }
 }
 
+impl Geodesics {
+    /// The samples, and how they ended; an error where too many failed.
+    pub(crate) fn draw(&self, laplace: &Laplace, progress: &dyn Progress) -> Result<(Samples, SamplingReport)> {
+        let samples = sample_posterior(laplace, self.metric, &self.how, &self.sampler, progress)?;
+        let report = SamplingReport::of(&samples);
+        if report.failed_share() > self.allow_uncertified {
+            return Err(Error::Uncertified { report, allowed: self.allow_uncertified });
+        }
+        Ok((samples, report))
+    }
+}
+
 /// Predicts at the rows of `inputs`, in the units of the data: where the schema has a scaling, it is applied to the
 /// inputs and undone in the prediction.
 ///
@@ -178,12 +190,8 @@ pub fn predict(
             let weights = draw_weights(laplace, draws)?;
             (mixture(laplace, weights.view(), scaled)?, None)
         }
-        Method::Riemannian(Geodesics { metric, how, sampler, allow_uncertified }) => {
-            let samples = sample_posterior(laplace, *metric, how, sampler, progress)?;
-            let report = SamplingReport::of(&samples);
-            if report.failed_share() > *allow_uncertified {
-                return Err(Error::Uncertified { report, allowed: *allow_uncertified });
-            }
+        Method::Riemannian(geodesics) => {
+            let (samples, report) = geodesics.draw(laplace, progress)?;
             (of_samples(laplace, &samples, scaled)?, Some(report))
         }
         Method::Samples(samples) => (of_samples(laplace, samples, scaled)?, Some(SamplingReport::of(samples))),

@@ -4,22 +4,19 @@
 
 mod bridge;
 mod density;
-mod distribution;
 mod ensemble;
 mod epistemic;
 mod functions;
-mod heteroscedastic;
 mod linearized;
 mod links;
 mod method;
-mod mixture;
 mod moments;
 mod pointwise;
 mod prediction;
 mod sampled;
 mod summary;
 
-pub(crate) use distribution::normal_quantile;
+pub(crate) use crate::likelihood::{log_sum_exp, normal_quantile};
 pub use ensemble::MixturePart;
 pub use linearized::{JointGaussian, LatentGaussian, linearized, linearized_joint};
 pub use links::{Link, MonteCarlo};
@@ -28,13 +25,3 @@ pub use moments::Moments;
 pub(crate) use moments::moments;
 pub use prediction::{Prediction, Predictive, SamplingReport};
 pub use sampled::SampledPredictive;
-
-/// log Σ exp of the terms, without overflow; −∞ when all of them are.
-pub(crate) fn log_sum_exp(terms: impl IntoIterator<Item = f64>) -> f64 {
-    let terms: Vec<f64> = terms.into_iter().collect();
-    let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if top == f64::NEG_INFINITY {
-        return top;
-    }
-    top + terms.iter().map(|term| (term - top).exp()).sum::<f64>().ln()
-}

@@ -3,7 +3,6 @@
 
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis};
 
-use super::distribution::{normal_cdf, poisson_cdf};
 use super::{LatentGaussian, MonteCarlo, SampledPredictive};
 use crate::data::check_targets;
 use crate::error::{Result, check_size};
@@ -36,21 +35,13 @@ impl SampledPredictive {
         if self.family().has_classes() {
             return Ok(None);
         }
-        let width = targets.ncols();
-        let below = |f: &[f64], k: usize, y: f64| match self.family() {
-            Family::Heteroscedastic(_) => normal_cdf((y - f[k]) * (-0.5 * f[width + k]).exp()),
-            Family::Poisson(_) => 0.5 * (poisson_cdf(y, f[k].exp()) + poisson_cdf(y - 1.0, f[k].exp())),
-            Family::Gaussian(_) | Family::Bernoulli(_) | Family::Categorical(_) => {
-                let sigma = self.family().sigma().map_or(1.0, |sigma| sigma[if sigma.len() == 1 { 0 } else { k }]);
-                normal_cdf((y - f[k]) / sigma)
-            }
-        };
+        let (width, likelihood) = (targets.ncols(), self.family().likelihood());
         let mut ranks = Array2::zeros(targets.dim());
         for (s, sample) in self.outputs().outer_iter().enumerate() {
             for (t, output) in sample.rows().into_iter().enumerate() {
                 let output = output.to_vec();
                 for k in 0..width {
-                    ranks[(t, k)] += weights[(s, t)] * below(&output, k, targets[(t, k)]);
+                    ranks[(t, k)] += weights[(s, t)] * likelihood.rank(&output, k, targets[(t, k)]);
                 }
             }
         }

@@ -5,23 +5,15 @@ use std::sync::Arc;
 
 use ndarray::{Array1, Array2, Array3, Axis};
 
-use super::distribution::{normal_quantile, poisson_cdf, poisson_mixture_quantile};
 use super::ensemble::{MixturePart, draws_of_parts, mixed_densities};
-use super::mixture::NormalMixture;
 use super::summary::class_entropy;
 use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
 use crate::data::{Schema, check_targets};
 use crate::error::{Error, Result, Unsupported};
 use crate::geodesic::Samples;
-use crate::likelihood::Family;
+use crate::likelihood::{Family, Marginal};
 use crate::memory::{self, Reservation};
 use crate::random::{Purpose, stream};
-
-/// The number of equally likely points at which a log-normal rate is evaluated for quantiles.
-const RATES: usize = 400;
-
-/// The weights and rates of the Poisson components at a point and target.
-type Rates<'a> = Box<dyn Fn(usize, usize) -> Vec<(f64, f64)> + 'a>;
 
 /// How the samples behind a prediction ended. Failed ones do not enter it; uncertified ones do.
 pub type SamplingReport = crate::error::SamplingCount;
@@ -151,30 +143,21 @@ impl Prediction {
     /// noise; none for the other methods.
     pub fn latent(&self) -> Result<Option<LatentGaussian>> {
         let Predictive::Linearized { latent, .. } = &self.predictive else { return Ok(None) };
-        if let Family::Heteroscedastic(_) = self.family {
-            return self.noisy_latent(latent).map(Some);
-        }
-        Ok(Some(LatentGaussian {
-            mean: self.schema.restore_mean(latent.mean.view())?,
-            covariance: self.schema.restore_covariance(latent.covariance.view())?,
-        }))
-    }
-
-    /// The same over means and log variances: a scaling multiplies the former and adds 2 log scale to the latter.
-    fn noisy_latent(&self, latent: &LatentGaussian) -> Result<LatentGaussian> {
-        let n_targets = latent.mean.ncols() / 2;
+        let n_targets = self.schema.targets().len();
         let scales = self.schema.restore_deviations(&vec![1.0; n_targets]);
-        let means = self.schema.restore_mean(latent.mean.view().split_at(Axis(1), n_targets).0)?;
-        let factor = |k: usize| if k < n_targets { scales[k] } else { 1.0 };
-        Ok(LatentGaussian {
-            mean: Array2::from_shape_fn(latent.mean.dim(), |(t, k)| match k.checked_sub(n_targets) {
-                None => means[(t, k)],
-                Some(target) => latent.mean[(t, k)] + 2.0 * scales[target].ln(),
-            }),
+        let shifts = self.schema.restore_mean(Array2::zeros((1, n_targets)).view())?.into_raw_vec_and_offset().0;
+        if scales.iter().all(|scale| *scale == 1.0) && shifts.iter().all(|shift| *shift == 0.0) {
+            return Ok(Some(latent.clone()));
+        }
+        let likelihood = self.family.likelihood();
+        let units: Vec<(f64, f64)> =
+            (0..self.n_outputs()).map(|output| likelihood.output_in_units(output, (&shifts, &scales))).collect();
+        Ok(Some(LatentGaussian {
+            mean: Array2::from_shape_fn(latent.mean.dim(), |(t, k)| units[k].0 + units[k].1 * latent.mean[(t, k)]),
             covariance: Array3::from_shape_fn(latent.covariance.dim(), |(t, i, j)| {
-                factor(i) * latent.covariance[(t, i, j)] * factor(j)
+                units[i].1 * latent.covariance[(t, i, j)] * units[j].1
             }),
-        })
+        }))
     }
 
     /// P, the number of the model's outputs.
@@ -190,14 +173,12 @@ impl Prediction {
     /// One number per point that grows with the uncertainty of its prediction: the entropy of the class probabilities, or
     /// the variance of y, summed over the targets.
     pub fn uncertainty(&self) -> Array1<f64> {
-        match &self.family {
-            Family::Bernoulli(_) | Family::Categorical(_) => {
+        match self.family.has_classes() {
+            true => {
                 let rows = self.mean.rows();
                 rows.into_iter().map(|row| class_entropy(&self.family, &row.to_vec())).collect()
             }
-            Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => {
-                self.total_variance.sum_axis(Axis(1))
-            }
+            false => self.total_variance.sum_axis(Axis(1)),
         }
     }
 
@@ -229,69 +210,33 @@ impl Prediction {
         if let Some(level) = levels.iter().find(|level| !(**level > 0.0 && **level < 1.0)) {
             return Err(Error::QuantileLevel(*level));
         }
-        let quantile: Box<dyn Fn(usize, usize, f64) -> f64 + '_> = match &self.family {
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
-                Box::new(|t, k, level| self.normal_mixture(t, k).quantile(level))
-            }
-            Family::Poisson(_) => {
-                let rates = self.rates();
-                Box::new(move |t, k, level| poisson_mixture_quantile(&rates(t, k), level))
-            }
-            Family::Bernoulli(_) | Family::Categorical(_) => {
-                return Err(Error::Unsupported(Unsupported::ClassQuantiles));
-            }
-        };
-        let at = |level: f64| Array2::from_shape_fn(self.mean.dim(), |(t, k)| quantile(t, k, level));
-        levels.iter().map(|level| self.schema.restore_mean(at(*level).view())).collect()
-    }
-
-    /// The rates of the mixture's Poisson components at a target of a point, with their weights.
-    fn rates(&self) -> Rates<'_> {
-        let equal = |rates: Vec<f64>| {
-            let weight = 1.0 / rates.len() as f64;
-            rates.into_iter().map(|rate| (weight, rate)).collect::<Vec<_>>()
-        };
-        match &self.predictive {
-            Predictive::Network { outputs } => Box::new(move |t, k| equal(vec![outputs[(t, k)].exp()])),
-            Predictive::Sampled(sampled) => {
-                Box::new(move |t, k| equal(sampled.outputs().outer_iter().map(|f| f[(t, k)].exp()).collect()))
-            }
-            Predictive::Linearized { latent, .. } => {
-                let levels: Vec<f64> = (0..RATES).map(|i| normal_quantile((i as f64 + 0.5) / RATES as f64)).collect();
-                Box::new(move |t, k| {
-                    let deviation = latent.covariance[(t, k, k)].max(0.0).sqrt();
-                    equal(levels.iter().map(|z| (latent.mean[(t, k)] + z * deviation).exp()).collect())
-                })
-            }
-            Predictive::Mixture(parts) => {
-                let parts: Vec<_> = parts.iter().map(|part| (part.weight, part.prediction.rates())).collect();
-                Box::new(move |t, k| {
-                    let all =
-                        parts.iter().flat_map(|(share, rates)| rates(t, k).into_iter().map(move |part| (share, part)));
-                    all.map(|(share, (weight, rate))| (share * weight, rate)).collect()
-                })
+        if self.family.has_classes() {
+            return Err(Error::Unsupported(Unsupported::ClassQuantiles));
+        }
+        let mut quantiles = vec![Array2::zeros(self.mean.dim()); levels.len()];
+        for (t, k) in ndarray::indices(self.mean.dim()) {
+            let marginal = self.marginal(t, k);
+            for (into, level) in quantiles.iter_mut().zip(levels) {
+                into[(t, k)] = marginal.quantile(*level);
             }
         }
+        quantiles.iter().map(|at| self.schema.restore_mean(at.view())).collect()
     }
 
-    /// The distribution of a real target at a point, in the units of the model.
-    fn normal_mixture(&self, t: usize, k: usize) -> NormalMixture {
-        let noisy = matches!(self.family, Family::Heteroscedastic(_));
-        let sigma = self.family.sigma().map_or(0.0, |sigma| sigma[if sigma.len() == 1 { 0 } else { k }]);
-        let deviation = |log_variance: f64| if noisy { (0.5 * log_variance).exp() } else { sigma };
-        let s = if noisy { self.mean.ncols() + k } else { k };
+    /// The distribution of a target at a point, in the units of the model: not of classes.
+    pub(crate) fn marginal(&self, t: usize, k: usize) -> Marginal<'_> {
+        let likelihood = self.family.likelihood();
         match &self.predictive {
-            Predictive::Network { outputs } => NormalMixture::single(outputs[(t, k)], deviation(outputs[(t, s)])),
-            Predictive::Linearized { latent, .. } if noisy => latent.noise_mixture(t, k),
-            Predictive::Linearized { latent, .. } => {
-                let variance = latent.covariance[(t, k, k)] + sigma * sigma;
-                NormalMixture::single(latent.mean[(t, k)], variance.sqrt())
-            }
+            Predictive::Network { outputs } => Marginal::given(likelihood, k, vec![(1.0, outputs.row(t).to_vec())]),
+            Predictive::Linearized { latent, .. } => likelihood.marginal_under(&latent.at(t), k),
             Predictive::Sampled(sampled) => {
-                NormalMixture::equal(sampled.outputs().outer_iter().map(|f| (f[(t, k)], deviation(f[(t, s)]))))
+                let weight = 1.0 / sampled.outputs().dim().0 as f64;
+                let outputs = sampled.outputs().outer_iter().map(|f| (weight, f.row(t).to_vec()));
+                Marginal::given(likelihood, k, outputs.collect())
             }
             Predictive::Mixture(parts) => {
-                NormalMixture::of_mixtures(parts.iter().map(|part| (part.weight, part.prediction.normal_mixture(t, k))))
+                let parts = parts.iter().map(|part| (part.weight, part.prediction.marginal(t, k)));
+                Marginal::mixed(parts.collect()).unwrap_or_else(|| Marginal::given(likelihood, k, Vec::new()))
             }
         }
     }
@@ -300,25 +245,12 @@ impl Prediction {
     /// of a count's own probability counts as below it. Classes have none.
     pub fn ranks(&self, targets: &Array2<f64>) -> Result<Option<Array2<f64>>> {
         check_targets(targets, self.family.likelihood(), self.mean.nrows(), self.n_outputs())?;
-        match &self.family {
-            Family::Bernoulli(_) | Family::Categorical(_) => Ok(None),
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
-                let scaled = self.schema.scale_targets(targets.view())?;
-                let rank = |(t, k): (usize, usize)| self.normal_mixture(t, k).cumulative(scaled[(t, k)]);
-                Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
-            }
-            Family::Poisson(_) => {
-                let rates = self.rates();
-                let rank = |(t, k): (usize, usize)| {
-                    let (rates, y) = (rates(t, k), targets[(t, k)]);
-                    let below = rates
-                        .iter()
-                        .map(|(weight, rate)| weight * (poisson_cdf(y, *rate) + poisson_cdf(y - 1.0, *rate)));
-                    0.5 * below.sum::<f64>()
-                };
-                Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
-            }
+        if self.family.has_classes() {
+            return Ok(None);
         }
+        let scaled = self.schema.scale_targets(targets.view())?;
+        let rank = |(t, k): (usize, usize)| self.marginal(t, k).rank(scaled[(t, k)]);
+        Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
     }
 
     /// The probability that the predictive distribution of a real target gives to smaller values than the observed one,
@@ -328,9 +260,9 @@ impl Prediction {
         let scales = self.schema.restore_deviations(&vec![1.0; targets.ncols()]);
         let (mut ranks, mut scores) = (Array2::zeros(targets.dim()), Array2::zeros(targets.dim()));
         for ((t, k), y) in scaled.indexed_iter() {
-            let mixture = self.normal_mixture(t, k);
-            ranks[(t, k)] = mixture.cumulative(*y);
-            scores[(t, k)] = scales[k] * mixture.crps(*y);
+            let marginal = self.marginal(t, k);
+            ranks[(t, k)] = marginal.rank(*y);
+            scores[(t, k)] = scales[k] * marginal.crps(*y);
         }
         Ok((ranks, scores))
     }

@@ -3,6 +3,7 @@
 use ndarray::{Array1, Array2};
 
 use super::Moments;
+use super::links::is_binary;
 use crate::likelihood::Family;
 
 /// Running moments of E(y | f) (Welford's recurrences), Var(y | f) and the entropy over draws of f.
@@ -72,10 +73,10 @@ fn entropy(probabilities: &[f64]) -> f64 {
     probabilities.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum()
 }
 
-/// The entropy of a row of class probabilities (for Bernoulli outputs: of each, summed).
+/// The entropy of a row of class probabilities (of yes/no answers: of each, summed).
 pub(super) fn class_entropy(family: &Family, row: &[f64]) -> f64 {
-    match family {
-        Family::Bernoulli(_) => row.iter().map(|p| entropy(&[*p, 1.0 - p])).sum(),
-        _ => entropy(row),
+    match is_binary(family) {
+        true => row.iter().map(|p| entropy(&[*p, 1.0 - p])).sum(),
+        false => entropy(row),
     }
 }

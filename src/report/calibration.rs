@@ -6,6 +6,7 @@ use super::number;
 use super::trust::Overfitting;
 use super::verdict::{Finding, Mood};
 use super::words::{mean_and_error, percent};
+use crate::likelihood::Misfit;
 
 /// The levels that are judged.
 const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
@@ -22,23 +23,10 @@ const MANY: f64 = 3.0;
 /// A share of negative lower ends that is worth words.
 const NEGATIVE_ENDS: f64 = 0.05;
 
-/// The likely shape of what is wrong, and so the cure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    /// Intervals are too narrow at one end of the prediction or an input and too wide elsewhere.
-    Uneven,
-    /// The middle is too wide where the tails are too narrow or right: heavy tails.
-    HeavyTails,
-    /// All levels hold too few.
-    Narrow,
-    /// All levels hold too many.
-    Wide,
-}
-
 /// What is wrong with the intervals.
 struct Flaw {
     mood: Mood,
-    shape: Shape,
+    shape: Misfit,
     words: String,
 }
 
@@ -57,10 +45,10 @@ impl Report {
             return vec![finding(Mood::Good, format!("{held}{}", self.even_in_words()))];
         }
         let shape = match (&by_level, &by_fifth) {
-            (Some(level), _) if level.shape == Shape::Narrow && level.mood == Mood::Bad => Shape::Narrow,
+            (Some(level), _) if level.shape == Misfit::Narrow && level.mood == Mood::Bad => Misfit::Narrow,
             (_, Some(fifth)) => fifth.shape,
             (Some(level), None) => level.shape,
-            (None, None) => Shape::Narrow,
+            (None, None) => Misfit::Narrow,
         };
         let cure = self.cure(shape);
         let worst = [&by_level, &by_fifth].into_iter().flatten().map(|flaw| flaw.mood).max().unwrap_or(Mood::Care);
@@ -106,7 +94,7 @@ impl Report {
         let gaps = LEVELS.map(|level| (level, self.share_inside(level).0 - level, ONE * self.chance(level)));
         if gaps.iter().any(|(_, gap, _)| gap.is_nan()) {
             let words = "They cannot be judged: a rank is not a number.".to_string();
-            return Some(Flaw { mood: Mood::Bad, shape: Shape::Narrow, words });
+            return Some(Flaw { mood: Mood::Bad, shape: Misfit::Narrow, words });
         }
         let below = |margin: f64| gaps.iter().any(|(_, gap, chance)| *gap < -chance - margin);
         let above = |margin: f64| gaps.iter().find(|(_, gap, chance)| *gap > chance + margin);
@@ -119,19 +107,19 @@ impl Report {
                 at(0.5),
                 at(0.95)
             );
-            return Some(Flaw { mood: Mood::Care, shape: Shape::HeavyTails, words });
+            return Some(Flaw { mood: Mood::Care, shape: Misfit::HeavyTails, words });
         }
         if below(LARGE) {
             let words = "They are too narrow to rely on.".to_string();
-            return Some(Flaw { mood: Mood::Bad, shape: Shape::Narrow, words });
+            return Some(Flaw { mood: Mood::Bad, shape: Misfit::Narrow, words });
         }
         if below(SMALL) || narrow_tails {
             let words = "They are somewhat too narrow.".to_string();
-            return Some(Flaw { mood: Mood::Care, shape: Shape::Narrow, words });
+            return Some(Flaw { mood: Mood::Care, shape: Misfit::Narrow, words });
         }
         above(SMALL).map(|_| Flaw {
             mood: Mood::Care,
-            shape: Shape::Wide,
+            shape: Misfit::Wide,
             words: "They are wider than they need be: less useful than they could be.".to_string(),
         })
     }
@@ -161,7 +149,7 @@ impl Report {
             place_in_words(by, place),
             percent(fifth.share())
         );
-        Some(Flaw { mood, shape: Shape::Uneven, words })
+        Some(Flaw { mood, shape: Misfit::Uneven, words })
     }
 
     fn even_in_words(&self) -> String {
@@ -178,7 +166,7 @@ impl Report {
     }
 
     /// What would help, by the likelihood and the shape of the flaw.
-    fn cure(&self, shape: Shape) -> String {
+    fn cure(&self, shape: Misfit) -> String {
         if self.overfitting().is_some_and(Overfitting::is_found) {
             return "The network is overfitted: train it again first.".to_string();
         }
@@ -191,24 +179,13 @@ impl Report {
             (None, Some(_)) => " (or the logarithm of the target, which is never negative)".to_string(),
             (None, None) => String::new(),
         };
-        match (self.fitted.likelihood.as_str(), shape) {
-            ("gaussian", Shape::Uneven | Shape::HeavyTails) => {
-                format!("Try a heteroscedastic likelihood, whose noise depends on the inputs{log}.")
+        match (self.fitted.family.likelihood().cure(shape), shape) {
+            (Some(advice), Misfit::Uneven | Misfit::HeavyTails) if !advice.ends_with('.') => format!("{advice}{log}."),
+            (Some(advice), _) => advice.to_string(),
+            (None, Misfit::Wide) => "A fit that is tuned on held-out rows narrows them.".to_string(),
+            (None, _) => {
+                "These data may differ from those of training; a fit can be tuned on held-out rows.".to_string()
             }
-            ("gaussian", Shape::Narrow) => {
-                "The noise is underestimated, or these data differ from those of training: the default training finds the noise on \
-                 held-out rows, and a fit can be tuned on such rows."
-                    .to_string()
-            }
-            ("heteroscedastic", Shape::Uneven | Shape::HeavyTails) => format!("More data or more hidden units may help{log}."),
-            ("poisson", Shape::Wide) => "The counts vary less than a Poisson distribution has it.".to_string(),
-            ("poisson", _) => {
-                "The counts vary more than a Poisson distribution has it: model log(1 + count) with a heteroscedastic likelihood, \
-                 or add the inputs that explain the rest."
-                    .to_string()
-            }
-            (_, Shape::Wide) => "A fit that is tuned on held-out rows narrows them.".to_string(),
-            _ => "These data may differ from those of training; a fit can be tuned on held-out rows.".to_string(),
         }
     }
 }

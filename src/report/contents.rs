@@ -1,6 +1,7 @@
 //! What a report says, as plain data: gathered once, then judged, drawn and written.
 
 use crate::evaluate::{LeaveOneOut, Scores, TrainingFit};
+use crate::likelihood::Family;
 use crate::predict::SamplingReport;
 
 /// What was fitted.
@@ -12,8 +13,8 @@ pub struct Fitted {
     pub part: Option<String>,
     /// D, the number of uncertain weights.
     pub n_params: usize,
-    /// The likelihood's name.
-    pub likelihood: String,
+    /// The likelihood.
+    pub family: Family,
     /// N, the number of training points.
     pub n_data: usize,
     /// The input columns.
@@ -40,6 +41,8 @@ pub struct Fitted {
     pub log_marginal_likelihood: f64,
     /// Its standard error, where it is an estimate from products alone.
     pub log_marginal_likelihood_error: Option<f64>,
+    /// The condition of the posterior precision, and the digits that it leaves of the log evidence.
+    pub condition: Option<(f64, f64)>,
     /// The directions that the data determine.
     pub effective_parameters: f64,
     /// The eigenvalues of the data's curvature relative to the prior.
@@ -231,6 +234,10 @@ pub struct Certificates {
     pub path_drift: Vec<f64>,
     /// The distance of each end from the graph of the outputs, where the metric has one.
     pub off_graph: Vec<f64>,
+    /// How many paths are certified, and the largest error of their ends in σ at the data.
+    pub paths: usize,
+    /// That error; none where no path is certified.
+    pub end_error: Option<f64>,
     /// The mean number of evaluations.
     pub mean_evaluations: f64,
     /// The misfit of the samples relative to that of the linearised network, for networks with kinks.
@@ -246,6 +253,15 @@ pub struct Explained {
     pub training: f64,
     /// Of the held-out rows, where there are some.
     pub held_out: Option<f64>,
+    /// Without held-out rows: of training rows by models that were trained again without them, fold by fold, where that is quick.
+    pub refits: Option<f64>,
+}
+
+impl Explained {
+    /// Of rows that the model has not seen.
+    pub fn of_new(&self) -> Option<f64> {
+        self.held_out.or(self.refits)
+    }
 }
 
 /// The network beside a linear model; a constant explains 0.

@@ -5,6 +5,7 @@ use super::contents::{Calibration, Comparison, Curves, Pair, Slice, Spectrum};
 use super::words::{counted, percent, thousands};
 use super::{Report, number};
 use crate::evaluate::{self, COVERAGE_LEVELS, rank_histogram, reliability_curve};
+use crate::likelihood::TargetKind;
 
 /// A chart and the sentence under it.
 #[derive(Debug, Clone, PartialEq)]
@@ -149,6 +150,9 @@ impl Report {
                     chart =
                         chart.mark(Ink::Series(index), Mark::Line(curve.clone())).key(Ink::Series(index), name.clone());
                 }
+                if let Some((words, rest)) = self.other_classes(curves) {
+                    chart = chart.mark(Ink::Reference, Mark::Line(rest)).key(Ink::Reference, words);
+                }
                 let held = if single { "" } else { " The other inputs are held at their medians." };
                 let range =
                     if slice.range.is_some() { " Upright lines mark the range of the training data." } else { "" };
@@ -160,6 +164,21 @@ impl Report {
                 Figure { chart, caption }
             }
         }
+    }
+
+    /// The classes without a curve of their own: how many there are, and their probability together.
+    fn other_classes(&self, curves: &[(String, Vec<(f64, f64)>)]) -> Option<(String, Vec<(f64, f64)>)> {
+        let all = self.fitted.classes.first().map_or(0, Vec::len);
+        let count = all.checked_sub(curves.len()).filter(|count| *count > 0)?;
+        if self.fitted.family.likelihood().kind() != TargetKind::Label {
+            return None;
+        }
+        let (_, first) = curves.first()?;
+        let shown =
+            |place: usize| curves.iter().flat_map(|(_, curve)| curve.get(place)).fold(0.0, |sum, point| sum + point.1);
+        let rest = |(place, point): (usize, &(f64, f64))| (point.0, (1.0 - shown(place)).max(0.0));
+        let words = if count == 1 { "the other class".to_string() } else { format!("the other {count} together") };
+        Some((words, first.iter().enumerate().map(rest).collect()))
     }
 
     /// The axis of all bands along an input: it shows the observations, or the intervals where there are data, and some
@@ -185,7 +204,7 @@ impl Report {
 
     fn band_caption(&self, slice: &Slice, method: &str, single: bool) -> String {
         let level = percent(self.level);
-        let counts = self.fitted.likelihood == "poisson";
+        let counts = self.fitted.family.likelihood().kind() == TargetKind::Count;
         let bands = if counts {
             format!(
                 "Light: where {level} of new counts should fall. Dark: the mean itself, as far as the weights are known."
@@ -426,8 +445,8 @@ fn drift(title: &str, values: &[f64], bound: f64, where_: &str) -> Figure {
         .mark(Ink::Series(1), Mark::Bars(bad))
         .mark(Ink::Reference, Mark::Upright(bound));
     let caption = format!(
-        "A geodesic conserves vᵀGv and nothing in the integration enforces it: its change {where_} measures the error. Right \
-         of the line ({}, the usual bound) a geodesic is not certified.",
+        "A geodesic conserves vᵀGv: its change {where_} measures errors along the velocity. Right of the line ({}, the usual \
+         bound) a geodesic is not certified.",
         number(bound)
     );
     Figure { chart, caption }
@@ -441,10 +460,11 @@ fn distance(values: &[f64]) -> Figure {
     let (x, y) = bins.axes("distance, in standard deviations of the noise");
     let chart = Chart::new("Distance from the graph", description, x, y)
         .mark(Ink::Series(0), Mark::Bars(bins.bars().collect()));
-    let caption = "The outputs at the data can be followed in two ways: by the weights, and by themselves. They agree on an \
-                   exact geodesic; their root mean square difference at its end, in whitened units, is the error of the \
-                   integration where it matters, at the data. Well below 1 it is smaller than the noise."
-        .to_string();
+    let caption =
+        "The outputs at the data can be followed in two ways: by the weights, and by themselves. They agree on an \
+                   exact geodesic; their root mean square difference at its end, in whitened units, is what the \
+                   errors of the integration have done to the outputs. Above 0.1 a geodesic is not certified."
+            .to_string();
     Figure { chart, caption }
 }
 

@@ -19,10 +19,10 @@ use super::words::gain_over;
 use super::{Report, number};
 use crate::data::{Dataset, check_targets};
 use crate::error::{Error, Result};
-use crate::evaluate::{Promise, Scores, TrainingFit};
+use crate::evaluate::{Promise, Scores, TrainingFit, confidences};
 use crate::geodesic::{Outcome, Samples, sample_posterior};
 use crate::laplace::Laplace;
-use crate::likelihood::Family;
+use crate::likelihood::TargetKind;
 use crate::network::Procedure;
 use crate::predict::{Geodesics, Method, Prediction, SamplingReport, predict};
 use crate::prior::PriorStructure;
@@ -161,8 +161,8 @@ fn promise(left_out: &LeftOut, report: &MethodReport, shown: usize, origin: &Ori
 
 /// The share of lower ends below zero, where no training target is.
 fn negative_ends(prediction: &Prediction, training: Option<&Dataset>, level: f64) -> Result<Option<f64>> {
-    let gaussian = matches!(prediction.family(), Family::Gaussian(_) | Family::Heteroscedastic(_));
-    let Some(training) = training.filter(|_| gaussian) else { return Ok(None) };
+    let real = prediction.family().likelihood().kind() == TargetKind::Real;
+    let Some(training) = training.filter(|_| real) else { return Ok(None) };
     if training.targets().iter().any(|target| *target < 0.0) {
         return Ok(None);
     }
@@ -236,8 +236,7 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
     let n_targets = schema.targets().len();
     let class_names = |target: usize| match schema.classes_of(target) {
         Some(names) => names.to_vec(),
-        None if matches!(family, Family::Bernoulli(_)) => vec!["0".to_string(), "1".to_string()],
-        None => (0..model.n_outputs()).map(|class| class.to_string()).collect(),
+        None => (0..likelihood.n_classes(model.n_outputs())).map(|class| class.to_string()).collect(),
     };
     Ok(Fitted {
         network: model.description(),
@@ -245,7 +244,7 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
             .subset()
             .map(|place| format!("{} of {} weights: {}", model.n_params(), place.all.len(), place.name)),
         n_params: model.n_params(),
-        likelihood: likelihood.name().to_string(),
+        family: family.clone(),
         n_data: laplace.n_data(),
         inputs: schema.inputs().to_vec(),
         targets: schema.targets().to_vec(),
@@ -259,6 +258,7 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
         log_likelihood: laplace.log_likelihood(),
         log_marginal_likelihood: laplace.log_marginal_likelihood(),
         log_marginal_likelihood_error: laplace.log_marginal_likelihood_error(),
+        condition: laplace.condition().map(|condition| (condition, laplace.evidence_digits(condition))),
         effective_parameters: laplace.effective_parameters(),
         spectrum: spectrum(laplace)?,
         fit: if laplace.data().is_some() { Some(TrainingFit::of(laplace)?) } else { None },
@@ -315,23 +315,13 @@ fn method_report(method: &Method, prediction: &Prediction, targets: &Array2<f64>
 }
 
 fn calibration(prediction: &Prediction, targets: &Array2<f64>) -> Result<Calibration> {
-    Ok(match prediction.family() {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => {
-            Calibration::Ranks(prediction.ranks(targets)?.into_iter().flatten().collect())
+    match prediction.family().has_classes() {
+        false => Ok(Calibration::Ranks(prediction.ranks(targets)?.into_iter().flatten().collect())),
+        true => {
+            let (confidences, right) = confidences(prediction, targets);
+            Ok(Calibration::Confidence(confidences.into_iter().zip(right).collect()))
         }
-        Family::Bernoulli(_) => {
-            let pairs = prediction.mean.iter().zip(targets);
-            Calibration::Confidence(pairs.map(|(p, y)| (p.max(1.0 - p), (*p >= 0.5) == (*y > 0.5))).collect())
-        }
-        Family::Categorical(_) => {
-            let rows = prediction.mean.rows().into_iter().zip(targets.column(0));
-            let of_row = |(p, y): (ndarray::ArrayView1<'_, f64>, &f64)| {
-                let best = most_probable(p);
-                (p[best], best == *y as usize)
-            };
-            Calibration::Confidence(rows.map(of_row).collect())
-        }
-    })
+    }
 }
 
 fn most_probable(probabilities: ndarray::ArrayView1<'_, f64>) -> usize {
@@ -364,8 +354,8 @@ fn shown(methods: &[MethodReport], origin: &Origin, left_out: &LeftOut) -> (usiz
 }
 
 fn comparison(prediction: &Prediction, targets: &Array2<f64>, options: &ReportOptions) -> Result<Comparison> {
-    match prediction.family() {
-        Family::Gaussian(_) | Family::Heteroscedastic(_) | Family::Poisson(_) => {
+    match prediction.family().likelihood().kind() {
+        TargetKind::Real | TargetKind::Positive | TargetKind::Count => {
             let (lower, upper) = prediction.interval(options.level)?;
             let rows = evenly(targets.nrows(), options.max_points);
             let pairs = |target: usize| {
@@ -378,7 +368,7 @@ fn comparison(prediction: &Prediction, targets: &Array2<f64>, options: &ReportOp
             };
             Ok(Comparison::Numbers((0..targets.ncols()).map(pairs).collect()))
         }
-        Family::Bernoulli(_) => {
+        TargetKind::Answers => {
             let table = |target: usize| {
                 let mut counts = vec![vec![0; 2]; 2];
                 for (p, y) in prediction.mean.column(target).iter().zip(targets.column(target)) {
@@ -388,7 +378,7 @@ fn comparison(prediction: &Prediction, targets: &Array2<f64>, options: &ReportOp
             };
             Ok(Comparison::Confusion((0..targets.ncols()).map(table).collect()))
         }
-        Family::Categorical(_) => {
+        TargetKind::Label => {
             let classes = prediction.mean.ncols();
             let mut counts = vec![vec![0; classes]; classes];
             for (p, y) in prediction.mean.rows().into_iter().zip(targets.column(0)) {
@@ -413,6 +403,8 @@ fn certificates(samples: &Samples) -> Certificates {
         drift: reached(&samples.drift),
         path_drift: reached(&samples.path_drift),
         off_graph: samples.off_graph.as_deref().map_or_else(Vec::new, reached),
+        paths: samples.path_certified(),
+        end_error: samples.max_end_error(),
         mean_evaluations: samples.mean_evaluations(),
         residual_ratio: samples.residuals.map(|residuals| residuals.ratio()),
         smoothing: samples.smoothing,

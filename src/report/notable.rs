@@ -6,7 +6,7 @@ use super::contents::{Notable, NotableRow};
 use crate::data::Dataset;
 use crate::error::Result;
 use crate::evaluate::ClosedForms;
-use crate::likelihood::Family;
+use crate::likelihood::TargetKind;
 use crate::predict::Prediction;
 
 /// The rows in each list.
@@ -38,15 +38,15 @@ pub(super) fn worst(prediction: &Prediction, targets: &Array2<f64>) -> Vec<Notab
 /// |y − mean| in standard deviations of the prediction, the largest of a row's targets; of classes 1 − p(class).
 fn residuals(prediction: &Prediction, targets: &Array2<f64>) -> Vec<f64> {
     let deviations = prediction.standard_deviation();
-    let of_row = |row: usize| match prediction.family() {
-        Family::Categorical(_) => {
+    let of_row = |row: usize| match prediction.family().likelihood().kind() {
+        TargetKind::Label => {
             1.0 - targets.get((row, 0)).and_then(|label| prediction.mean.get((row, *label as usize))).unwrap_or(&0.0)
         }
-        Family::Bernoulli(_) => {
+        TargetKind::Answers => {
             let pairs = targets.row(row).to_vec().into_iter().zip(prediction.mean.row(row).to_vec());
             pairs.map(|(y, p)| (y - p).abs()).fold(0.0, f64::max)
         }
-        _ => {
+        TargetKind::Real | TargetKind::Positive | TargetKind::Count => {
             let of = |(k, y): (usize, &f64)| (y - prediction.mean[(row, k)]).abs() / deviations[(row, k)];
             targets.row(row).iter().enumerate().map(of).fold(0.0, f64::max)
         }

@@ -59,7 +59,7 @@ impl Page {
              {}.</p>\n",
             escape(report.made.title.as_ref().unwrap_or(&report.posterior)),
             escape(&fitted.network),
-            escape(&fitted.likelihood),
+            escape(fitted.family.likelihood().name()),
             counted(fitted.n_params, "uncertain weight"),
             counted(fitted.n_data, "training point"),
         );
@@ -231,8 +231,18 @@ impl Page {
         if let Some(width) = certificates.smoothing {
             let _ = write!(self.text, " The metric rounds the network’s kinks over a width of {}.", number(width));
         }
-        self.text += " A certificate says that a geodesic was integrated well. It says neither that single end points of wide \
-                      networks are accurate nor that the Laplace approximation is a good one.</p>\n";
+        let laws = count.requested.saturating_sub(count.failed + count.uncertified + certificates.paths);
+        let _ = write!(
+            self.text,
+            " The <b>path</b> is certified of {}: the end is that of its velocity’s geodesic{}. Only the <b>law</b> of {laws}: \
+             speed and graph are kept, so that their distribution is right, while a single end is not reproducible.",
+            certificates.paths,
+            certificates.end_error.map_or(String::new(), |error| format!(
+                ", to {} standard deviations of the noise at the data",
+                number(error)
+            ))
+        );
+        self.text += " A certificate does not say that the Laplace approximation is a good one.</p>\n";
         self.figures(&report.certificate_figures());
         self.text += "</section>\n";
     }
@@ -249,7 +259,7 @@ impl Page {
             Some(part) => fact("uncertain weights", escape(part)),
             None => fact("uncertain weights", format!("all {}", thousands(fitted.n_params))),
         }
-        fact("likelihood", escape(&fitted.likelihood));
+        fact("likelihood", escape(fitted.family.likelihood().name()));
         fact(
             "training data",
             format!("{}, {}", counted(fitted.n_data, "point"), counted(fitted.inputs.len(), "input")),
@@ -281,6 +291,10 @@ impl Page {
             None => number(fitted.log_marginal_likelihood),
         };
         fact("log evidence", format!("{evidence} nats; greater is better, among posteriors of the same data"));
+        if let Some((condition, digits)) = fitted.condition {
+            let digits = format!("{digits:.0} digits of the log evidence hold");
+            fact("condition", format!("{condition:.1e}, of the posterior precision: {digits}"));
+        }
         fact(
             "effective parameters",
             format!(

@@ -6,7 +6,7 @@ use super::contents::Quality;
 use crate::error::Result;
 use crate::evaluate::auroc;
 use crate::laplace::Laplace;
-use crate::likelihood::Family;
+use crate::likelihood::{Family, TargetKind, TargetSummary};
 use crate::predict::Prediction;
 
 /// Of the scored rows.
@@ -36,14 +36,14 @@ fn r_squared(prediction: &Prediction, targets: &Array2<f64>) -> Vec<f64> {
 
 /// The probability of each class, and whether a row is of it: by class, or by target for 0/1.
 fn class_columns(prediction: &Prediction, targets: &Array2<f64>) -> Vec<(Vec<f64>, Vec<bool>)> {
-    match prediction.family() {
-        Family::Categorical(_) => (0..prediction.mean.ncols())
+    match prediction.family().likelihood().kind() {
+        TargetKind::Label => (0..prediction.mean.ncols())
             .map(|class| {
                 let is = targets.column(0).iter().map(|label| *label as usize == class).collect();
                 (prediction.mean.column(class).to_vec(), is)
             })
             .collect(),
-        Family::Bernoulli(_) => (0..targets.ncols())
+        TargetKind::Answers => (0..targets.ncols())
             .map(|k| (prediction.mean.column(k).to_vec(), targets.column(k).iter().map(|y| *y > 0.5).collect()))
             .collect(),
         _ => Vec::new(),
@@ -65,8 +65,8 @@ fn areas(prediction: &Prediction, targets: &Array2<f64>) -> Option<f64> {
 /// The share of each class's rows that are predicted as it; none where it does not occur.
 fn recall(prediction: &Prediction, targets: &Array2<f64>) -> Vec<Option<f64>> {
     let share = |right: usize, of: usize| (of > 0).then(|| right as f64 / of as f64);
-    match prediction.family() {
-        Family::Categorical(_) => {
+    match prediction.family().likelihood().kind() {
+        TargetKind::Label => {
             let classes = prediction.mean.ncols();
             let (mut right, mut of) = (vec![0; classes], vec![0; classes]);
             for (p, label) in prediction.mean.rows().into_iter().zip(targets.column(0)) {
@@ -78,7 +78,7 @@ fn recall(prediction: &Prediction, targets: &Array2<f64>) -> Vec<Option<f64>> {
             }
             right.into_iter().zip(of).map(|(right, of)| share(right, of)).collect()
         }
-        Family::Bernoulli(_) if targets.ncols() == 1 => {
+        TargetKind::Answers if targets.ncols() == 1 => {
             let of_class = |wanted: bool| {
                 let rows = targets.column(0).to_vec().into_iter().zip(prediction.mean.column(0).to_vec());
                 let rows: Vec<f64> = rows.filter(|(y, _)| (*y > 0.5) == wanted).map(|(_, p)| p).collect();
@@ -96,16 +96,18 @@ fn constant_nll(family: &Family, training: &Array2<f64>, targets: &Array2<f64>) 
     let of_column = |k: usize| -> Option<f64> {
         let (known, column) = (training.column(k), targets.column(k));
         let centre = known.mean()?;
-        let nll = |y: &f64| match family {
-            Family::Gaussian(_) | Family::Heteroscedastic(_) => {
+        let likelihood = family.likelihood();
+        let summary = TargetSummary { n, means: &[centre], counts: &[] };
+        let nll = |y: &f64| match likelihood.kind() {
+            TargetKind::Real => {
                 let variance = known.iter().map(|y| (y - centre).powi(2)).sum::<f64>() / n;
                 0.5 * ((2.0 * std::f64::consts::PI * variance).ln() + (y - centre).powi(2) / variance)
             }
-            Family::Poisson(_) => centre - y * centre.ln() + libm::lgamma(y + 1.0),
-            Family::Bernoulli(_) => -(if *y > 0.5 { centre } else { 1.0 - centre }).ln(),
-            Family::Categorical(_) => {
-                -((known.iter().filter(|label| *label == y).count() as f64 + 0.5) / (n + 0.5)).ln()
+            TargetKind::Positive | TargetKind::Count => {
+                -likelihood.log_density(&[*y], &[likelihood.constant_output(&summary, 0)])
             }
+            TargetKind::Answers => -(if *y > 0.5 { centre } else { 1.0 - centre }).ln(),
+            TargetKind::Label => -((known.iter().filter(|label| *label == y).count() as f64 + 0.5) / (n + 0.5)).ln(),
         };
         Some(column.iter().map(nll).sum::<f64>() / column.len().max(1) as f64)
     };

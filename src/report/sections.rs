@@ -11,15 +11,16 @@ impl Report {
     pub(super) fn beside_html(&self) -> String {
         let mut text = String::new();
         if let Some(beside) = &self.beside {
-            let held_out = beside.network.held_out.is_some();
+            let of_new = beside.network.of_new().is_some();
+            let which = if beside.network.held_out.is_some() { "held out" } else { "trained again without them" };
             let mut rows = vec![("network alone", Some(beside.network))];
             rows.extend(beside.linear.map(|linear| ("linear model", Some(linear))));
             rows.push(("constant", None));
             text += "<h3>Beside simpler models</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
                      aria-label=\"The network beside simpler models\">\n<table class=\"scores\">\n<thead><tr><th \
                      scope=\"col\">model</th><th scope=\"col\">explained, training</th>";
-            if held_out {
-                text += "<th scope=\"col\">explained, held out</th>";
+            if of_new {
+                let _ = write!(text, "<th scope=\"col\">explained, {which}</th>");
             }
             text += "</tr></thead>\n<tbody>\n";
             for (name, explained) in rows {
@@ -29,8 +30,8 @@ impl Report {
                         .map_or("0 %".to_string(), |explained| of(explained).map_or("–".to_string(), percent))
                 };
                 let _ = write!(text, "<tr><th scope=\"row\">{name}</th><td>{}</td>", cell(|of| Some(of.training)));
-                if held_out {
-                    let _ = write!(text, "<td>{}</td>", cell(|of| of.held_out));
+                if of_new {
+                    let _ = write!(text, "<td>{}</td>", cell(Explained::of_new));
                 }
                 text += "</tr>\n";
             }

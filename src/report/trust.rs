@@ -21,9 +21,9 @@ const FAR_FROM_LINEAR: f64 = 0.4;
 /// Whether a network is overfitted, and what says so.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Overfitting {
-    /// Held-out rows say no.
+    /// Rows that it has not seen say no: held-out ones, or those left out of trainings by the same recipe.
     No,
-    /// Held-out rows say yes.
+    /// Rows that it has not seen say yes.
     Yes,
     /// No rows were held out; leave-one-out finds that the weights have adapted to single points.
     Likely {
@@ -45,8 +45,8 @@ impl Report {
     /// Whether the network is overfitted, where the training data are known.
     pub fn overfitting(&self) -> Option<Overfitting> {
         let beside = self.beside.as_ref()?;
-        match beside.network.held_out {
-            Some(held_out) => Some(judged(beside, held_out)),
+        match beside.network.of_new() {
+            Some(of_new) => Some(judged(beside, of_new)),
             // A training that held rows out has judged by them.
             None if self.fitted.held_rows_out => Some(Overfitting::Unlikely),
             None => {
@@ -75,11 +75,16 @@ impl Report {
 
     /// Training, held-out, constant and linear in one row.
     fn explained_in_words(&self, beside: &Beside) -> String {
-        let pair = |explained: &super::contents::Explained| match explained.held_out {
-            Some(held_out) => {
-                format!("{} of training and {} of held-out deviance", percent(explained.training), percent(held_out))
+        let pair = |explained: &super::contents::Explained| {
+            let training = percent(explained.training);
+            match (explained.held_out, explained.refits) {
+                (Some(held_out), _) => format!("{training} of training and {} of held-out deviance", percent(held_out)),
+                (None, Some(refits)) => format!(
+                    "{training} of training deviance and, trained again without parts of the rows, {} of theirs",
+                    percent(refits)
+                ),
+                (None, None) => format!("{training} of training deviance"),
             }
-            None => format!("{} of training deviance", percent(explained.training)),
         };
         let linear =
             beside.linear.as_ref().map_or(String::new(), |linear| format!(", a linear model {}", pair(linear)));
@@ -90,7 +95,7 @@ impl Report {
     pub(super) fn on_overfitting(&self) -> Option<Finding> {
         let (beside, verdict) = (self.beside.as_ref()?, self.overfitting()?);
         let row = self.explained_in_words(beside);
-        let better_linear = match (beside.linear.and_then(|linear| linear.held_out), beside.network.held_out) {
+        let better_linear = match (beside.linear.and_then(|linear| linear.of_new()), beside.network.of_new()) {
             (Some(linear), Some(network)) => linear > network,
             _ => false,
         };
@@ -158,14 +163,14 @@ impl Report {
     }
 }
 
-/// By held-out rows: much of what was explained is lost, or a linear model that learnt less of the training rows does better.
-fn judged(beside: &Beside, held_out: f64) -> Overfitting {
+/// By rows that were not trained on: much of what was explained is lost, or a linear model that learnt less of the training rows does better.
+fn judged(beside: &Beside, of_new: f64) -> Overfitting {
     let training = beside.network.training;
-    let lost = training - held_out;
+    let lost = training - of_new;
     let much = lost > GAP && lost > LOST * training;
     let worse_than_linear = beside.linear.is_some_and(|linear| {
-        let theirs = linear.held_out.unwrap_or(f64::NEG_INFINITY);
-        theirs - held_out > LINEAR_BETTER && training > linear.training + LINEAR_BETTER
+        let theirs = linear.of_new().unwrap_or(f64::NEG_INFINITY);
+        theirs - of_new > LINEAR_BETTER && training > linear.training + LINEAR_BETTER
     });
     if training > 0.0 && (much || worse_than_linear) { Overfitting::Yes } else { Overfitting::No }
 }

@@ -1,17 +1,12 @@
-//! Safetensors files: read with every size checked first, written whole or not at all, and told apart by a fingerprint.
+//! Safetensors files: read with every size checked first, and told apart by a fingerprint.
 
 mod fingerprint;
 mod read;
-mod whole;
 mod write;
 
 pub use crate::error::TensorError;
 pub use fingerprint::{FINGERPRINT, fingerprint};
-pub(crate) use read::read_bytes;
-#[cfg(feature = "cli")]
-pub(crate) use read::refuse_devices;
 pub use read::{Tensor, TensorFile};
-pub use whole::{WholeFile, write_whole};
 pub use write::write;
 
 /// Values to be written: real numbers as F64, counts as I64.

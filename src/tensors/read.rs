@@ -2,7 +2,6 @@
 //! size is compared with the memory budget before anything is allocated.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
@@ -11,7 +10,8 @@ use safetensors::{Dtype, SafeTensors};
 
 use super::fingerprint::Digest;
 use crate::error::{Error, Result, TensorError};
-use crate::memory;
+use crate::files::{Input, READING_ADVICE, read_bytes};
+use crate::memory::{self, Reservation};
 
 /// A tensor of f64 values in row-major order.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,35 +35,18 @@ pub struct TensorFile {
     fingerprint: String,
 }
 
-const ADVICE: &str = "allow more memory";
+/// Bytes that a header takes for each of its own while it is parsed: a tensor of about sixty bytes becomes two strings and a
+/// shape in two maps.
+const PARSED: f64 = 24.0;
+
+/// The longest header that safetensors reads.
+const LONGEST_HEADER: u64 = 100_000_000;
 
 /// The metadata in a header; what it says of tensors is skipped.
 #[derive(serde::Deserialize)]
 struct HeaderMetadata {
     #[serde(rename = "__metadata__")]
     metadata: Option<BTreeMap<String, String>>,
-}
-
-/// The length of a regular file; anything else is refused.
-fn regular(path: &Path, metadata: &Metadata) -> Result<u64> {
-    match what_instead(metadata) {
-        None => Ok(metadata.len()),
-        Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
-    }
-}
-
-/// The bytes of a file. A folder, a device or a pipe is refused, and the length is compared with the memory budget before
-/// anything is allocated.
-pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
-    // A pipe would make `open` block, so the path is checked first; then the open file, which is what is read, is checked
-    // again.
-    regular(path, &std::fs::metadata(path).map_err(Error::io(path))?)?;
-    let file = File::open(path).map_err(Error::io(path))?;
-    let length = regular(path, &file.metadata().map_err(Error::io(path))?)?;
-    memory::check(&format!("reading {}", path.display()), length as f64 / 8.0, ADVICE)?;
-    let mut bytes = Vec::with_capacity(length as usize);
-    file.take(length).read_to_end(&mut bytes).map_err(Error::io(path))?;
-    Ok(bytes)
 }
 
 impl TensorFile {
@@ -98,30 +81,34 @@ impl TensorFile {
         wanted: impl Fn(&str) -> bool,
         convert: impl Fn(&Path, &str, &TensorView<'_>) -> Result<Tensor>,
     ) -> Result<Self> {
-        let what = format!("reading {}", path.display());
         let bytes = read_bytes(path)?;
         let length = bytes.len() as u64;
-        let _bytes = memory::reserve(&what, length as f64 / 8.0, ADVICE)?;
+        let _header = reserve_for_header(path, bytes.first_chunk())?;
         let invalid = |error: safetensors::SafeTensorError| Error::Safetensors {
             path: path.to_path_buf(),
             reason: describe(&error, length),
         };
-        let file = SafeTensors::deserialize(&bytes).map_err(invalid)?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(invalid)?;
+        let (header_length, header) = SafeTensors::read_metadata(&bytes).map_err(invalid)?;
+        let data = bytes.get(8 + header_length..).unwrap_or_default();
+        let mut views = BTreeMap::new();
+        for (name, about) in header.tensors() {
+            let (start, end) = about.data_offsets;
+            let values = data.get(start..end).unwrap_or_default();
+            views.insert(name, TensorView::new(about.dtype, about.shape.clone(), values).map_err(invalid)?);
+        }
         let metadata: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
-        let views: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
         let size = |view: &TensorView<'_>| view.shape().iter().map(|&axis| axis as f64).product::<f64>();
         let numbers: f64 = views.iter().filter(|(name, _)| wanted(name)).map(|(_, view)| size(view)).sum();
-        let _values = memory::reserve(&what, numbers, ADVICE)?;
+        let _values = memory::reserve(&reading(path), numbers, READING_ADVICE)?;
         let (mut tensors, mut digest) = (BTreeMap::new(), Digest::new(&metadata));
-        for (&name, view) in &views {
+        for (name, view) in &views {
             digest.tensor(name, &view.dtype().to_string(), view.shape());
             digest.values(view.data());
             if wanted(name) {
-                tensors.insert(name.to_string(), convert(path, name, view)?);
+                tensors.insert(name.clone(), convert(path, name, view)?);
             }
         }
-        let names = views.keys().map(ToString::to_string).collect();
+        let names = views.into_keys().collect();
         Ok(Self { tensors, metadata, names, fingerprint: digest.finish() })
     }
 
@@ -133,13 +120,11 @@ impl TensorFile {
 
     /// The fingerprint that a file says it has, without reading its tensors; none if it says nothing.
     pub fn stored_fingerprint(path: &Path) -> Result<Option<String>> {
-        regular(path, &std::fs::metadata(path).map_err(Error::io(path))?)?;
-        let mut file = File::open(path).map_err(Error::io(path))?;
-        let length = regular(path, &file.metadata().map_err(Error::io(path))?)?;
+        let mut file = Input::open(path)?;
         let mut start = [0; 8];
         file.read_exact(&mut start).map_err(Error::io(path))?;
-        let header = u64::from_le_bytes(start).min(length);
-        memory::check(&format!("reading {}", path.display()), header as f64 / 8.0, ADVICE)?;
+        let header = u64::from_le_bytes(start).min(file.length().unwrap_or(0));
+        let _header = reserve_for_header(path, Some(&header.to_le_bytes()))?;
         let mut bytes = Vec::new();
         file.take(header).read_to_end(&mut bytes).map_err(Error::io(path))?;
         let invalid = |error: serde_json::Error| Error::Safetensors {
@@ -187,36 +172,16 @@ impl TensorFile {
     }
 }
 
-/// Refuses a folder or a device, which a reader of lines would read without end; a pipe is fine.
-#[cfg(feature = "cli")]
-pub fn refuse_devices(path: &Path) -> Result<()> {
-    match what_instead(&std::fs::metadata(path).map_err(Error::io(path))?) {
-        None | Some(PIPE) => Ok(()),
-        Some(kind) => Err(Error::NotAFile { path: path.to_path_buf(), kind }),
-    }
+/// What memory is reserved for.
+fn reading(path: &Path) -> String {
+    format!("reading {}", path.display())
 }
 
-/// A pipe, in words.
-const PIPE: &str = "a pipe";
-
-/// What a path is, if not a regular file.
-fn what_instead(metadata: &Metadata) -> Option<&'static str> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        let kind = metadata.file_type();
-        if kind.is_char_device() || kind.is_block_device() {
-            return Some("a device");
-        }
-        if kind.is_fifo() {
-            return Some(PIPE);
-        }
-    }
-    match (metadata.is_file(), metadata.is_dir()) {
-        (true, _) => None,
-        (_, true) => Some("a directory"),
-        _ => Some("a special file"),
-    }
+/// Memory for parsing a header, of which the first eight bytes are the length. One that is longer than the file is left to
+/// the parser to refuse.
+fn reserve_for_header(path: &Path, start: Option<&[u8; 8]>) -> Result<Reservation> {
+    let length = start.map_or(0, |start| u64::from_le_bytes(*start)).min(LONGEST_HEADER);
+    memory::reserve(&format!("{}, the header", reading(path)), PARSED * length as f64 / 8.0, READING_ADVICE)
 }
 
 /// The names, for a message.
@@ -306,7 +271,7 @@ mod tests {
     fn a_file_longer_than_the_memory_is_refused_before_it_is_read() -> Result<()> {
         let folder = tempfile::tempdir().map_err(Error::write(Path::new("temporary folder")))?;
         let path = folder.path().join("sparse");
-        let file = File::create(&path).map_err(Error::write(&path))?;
+        let file = std::fs::File::create(&path).map_err(Error::write(&path))?;
         if file.set_len(1 << 43).is_err() {
             return Ok(()); // a file system that cannot hold a sparse file of 8 TB
         }

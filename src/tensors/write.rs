@@ -12,8 +12,9 @@ use std::path::Path;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{Entry, WholeFile};
+use super::Entry;
 use crate::error::{Error, Result, TensorError};
+use crate::files::WholeFile;
 
 /// The key under which a safetensors header keeps its metadata.
 const METADATA: &str = "__metadata__";

@@ -62,24 +62,24 @@ pub fn random_data(network: &Network, family: &Family, points: usize, seed: u64)
 /// One draw of the targets at each row of outputs.
 pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2<f64> {
     let mut generator = stream(seed, Purpose::Velocity, 0xda7a);
-    match family {
-        Family::Gaussian(gaussian) => {
+    match family.likelihood().name() {
+        "gaussian" => {
             let noise = normal_matrix(outputs.nrows(), outputs.ncols(), seed + 2);
-            let sigmas = gaussian.sigmas();
+            let sigmas = family.sigma().unwrap_or_default();
             Array2::from_shape_fn(outputs.dim(), |at| outputs[at] + sigmas[at.1 % sigmas.len()] * noise[at])
         }
-        Family::Heteroscedastic(_) => {
+        "heteroscedastic" => {
             let targets = outputs.ncols() / 2;
             let noise = normal_matrix(outputs.nrows(), targets, seed + 2);
             Array2::from_shape_fn(noise.dim(), |(n, k)| {
                 outputs[(n, k)] + (0.5 * outputs[(n, targets + k)]).exp() * noise[(n, k)]
             })
         }
-        Family::Bernoulli(_) => outputs.mapv(|f| {
+        "bernoulli" => outputs.mapv(|f| {
             let probability = 1.0 / (1.0 + (-f).exp());
             if generator.random::<f64>() < probability { 1.0 } else { 0.0 }
         }),
-        Family::Categorical(_) => Array2::from_shape_fn((outputs.nrows(), 1), |(n, _)| {
+        "categorical" => Array2::from_shape_fn((outputs.nrows(), 1), |(n, _)| {
             let weights = outputs.row(n).mapv(f64::exp);
             let mut rest = generator.random::<f64>() * weights.sum();
             let mut label = 0;
@@ -90,7 +90,7 @@ pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2
             label as f64
         }),
         // The number of unit exponentials that fit into the rate.
-        Family::Poisson(_) => outputs.mapv(|f| {
+        "poisson" => outputs.mapv(|f| {
             let (mut rest, mut count) = (f.exp(), -1.0);
             while rest > 0.0 {
                 rest += (1.0 - generator.random::<f64>()).ln();
@@ -98,6 +98,16 @@ pub fn draw_targets(family: &Family, outputs: &Array2<f64>, seed: u64) -> Array2
             }
             count
         }),
+        _ => {
+            let likelihood = family.likelihood();
+            let mut targets = Array2::zeros((outputs.nrows(), likelihood.n_targets(outputs.ncols())));
+            for (output, mut target) in outputs.rows().into_iter().zip(targets.rows_mut()) {
+                let mut drawn = vec![0.0; target.len()];
+                likelihood.draw(&output.to_vec(), &mut generator, &mut drawn);
+                target.assign(&Array1::from(drawn));
+            }
+            targets
+        }
     }
 }
 

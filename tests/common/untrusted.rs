@@ -5,13 +5,15 @@
 
 #[path = "onnx_graph.rs"]
 mod onnx_graph;
+#[path = "structured.rs"]
+mod structured;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ndarray::Array2;
 use riemannian_laplace::internals::data::{Table, TableOptions};
-use riemannian_laplace::internals::geodesic::{Checkpoint, read_samples};
+use riemannian_laplace::internals::geodesic::{Checkpoint, Keeper, Outcome, read_samples};
 use riemannian_laplace::internals::laplace::FitPart;
 use riemannian_laplace::internals::memory;
 use riemannian_laplace::internals::tensors::{FINGERPRINT, TensorFile, Values, fingerprint, write};
@@ -122,6 +124,35 @@ pub fn vectors(bytes: &[u8]) {
         let _ = file.take_rows(&path, "v", 3, "each row is a vector");
     }
     let _ = TensorFile::stored_fingerprint(&path);
+}
+
+/// A checkpoint that is well formed and signed: what it gives out is what a run would have saved.
+pub fn checkpoint(bytes: &[u8]) {
+    let path = file("run.partial", &[]);
+    structured::checkpoint(&path, &mut structured::Choices(bytes));
+    let samples = read_samples(&path);
+    assert!(samples.is_err(), "a checkpoint is no file of samples");
+    let Ok(checkpoint) = Checkpoint::resume(&path, Default::default(), Duration::ZERO) else { return };
+    let found: Vec<_> = (0..5).filter_map(|index| checkpoint.find(index)).collect();
+    for finished in &found {
+        let (one, outcome) = &**finished;
+        assert_eq!(one.theta.len(), one.velocity.len());
+        let is_finite = one.theta.iter().chain(&one.velocity).all(|value| value.is_finite());
+        assert!(is_finite || *outcome != Outcome::Reached);
+        let is_known = [one.drift, one.path_drift, one.residual].iter().all(|figure| *figure >= 0.0);
+        assert!(!one.certified || is_known && *outcome == Outcome::Reached, "{one:?}");
+    }
+    assert!(found.len() <= checkpoint.finished());
+}
+
+/// A scaling in JSON, or any other small text: numbers that are read are numbers.
+pub fn side_file(bytes: &[u8]) {
+    let text = structured::side_file(&mut structured::Choices(bytes));
+    if let Ok(scaling) = Scaling::read(&file("side.json", text.as_bytes())) {
+        let parts = [Some(&scaling.inputs), scaling.targets.as_ref()];
+        let numbers = parts.into_iter().flatten().flat_map(|part| part.mean().iter().chain(part.scale()));
+        assert!(numbers.into_iter().all(|number| number.is_finite()), "{scaling:?}");
+    }
 }
 
 /// A table, and a scaling in JSON.

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use ndarray::{Array2, ArrayView1, Axis, array};
+use riemannian_laplace::internals::paper::reference::{
+    Convergence, Diagnostics, InvalidChains, LEAST_BULK_ESS, WORST_R_HAT,
+};
 use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
-use riemannian_laplace::internals::reference::{Convergence, Diagnostics, InvalidChains, LEAST_BULK_ESS, WORST_R_HAT};
 use riemannian_laplace::{Error, Result};
 
 /// Stationary chains xₜ = φxₜ₋₁ + √(1 − φ²)·εₜ, one after another.

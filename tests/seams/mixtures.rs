@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndarray::{Array1, Array2, Axis, Slice, array, concatenate};
 use riemannian_laplace::internals::predict::{Mixture, MixtureMember, draw_weights};
 use riemannian_laplace::{
-    Dataset, Draws, Error, Family, FitOptions, Laplace, Method, Prediction, Standardize, Structure, Unsupported,
+    Dataset, Draws, Error, FitOptions, Laplace, Method, Prediction, Standardize, Structure, Unsupported,
 };
 
 use crate::common::{Outcome, architecture, is_close, normal_matrix, random_network};
@@ -21,7 +21,7 @@ fn pair(case: &Case) -> Result<[Laplace; 2], Error> {
     let activation = riemannian_laplace::Activation::Tanh;
     let outputs = case.network.architecture().n_outputs();
     let other = random_network(architecture(&[2, 4, outputs], &[true, true], activation), 77);
-    let family = if let Family::Gaussian(_) = case.family { gaussian(0.6) } else { case.family.clone() };
+    let family = if case.family.sigma().is_some() { gaussian(0.6) } else { case.family.clone() };
     let fit = Laplace::fit(other, case.data.clone(), family, &FitOptions::default())?;
     Ok([case.fit(Structure::Auto)?, fit])
 }

@@ -1,6 +1,6 @@
 //! The results of a task, in a table next to the paper's numbers.
 
-use riemannian_laplace::internals::reference::Diagnostics;
+use riemannian_laplace::internals::paper::reference::Diagnostics;
 
 use super::regression::method::Method;
 use super::regression::nuts::Reference;

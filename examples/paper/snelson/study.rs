@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use clap::ValueEnum;
 use ndarray::Array2;
 use rayon::prelude::*;
-use riemannian_laplace::internals::reference::{MassMatrix, NutsOptions};
+use riemannian_laplace::internals::paper::reference::{MassMatrix, NutsOptions};
 use serde::{Deserialize, Serialize};
 
 use super::regression::method::Method;

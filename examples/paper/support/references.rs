@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ndarray::Array2;
-use riemannian_laplace::internals::reference::{ChainReport, Diagnostics, NutsOptions, ReferenceSample, Start, nuts};
+use riemannian_laplace::internals::paper::reference::{
+    ChainReport, Diagnostics, NutsOptions, ReferenceSample, Start, nuts,
+};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::internals::tensors::{self, TensorFile, Values};
 

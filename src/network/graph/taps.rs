@@ -170,7 +170,7 @@ impl Taps {
     }
 
     /// The input column of every entry of a group's vector at every tap; `None` for padding.
-    pub(super) fn columns(&self, group: usize, length: usize) -> Vec<Vec<Option<usize>>> {
+    pub fn columns(&self, group: usize, length: usize) -> Vec<Vec<Option<usize>>> {
         let of_tap = |tap: usize| match self {
             Self::Blocks(_) => (0..length).map(|entry| Some(tap * length + entry)).collect(),
             Self::Windows { .. } => {

@@ -1,16 +1,22 @@
-//! The few protobuf messages of ONNX that are read, with the field numbers of `onnx.proto`; prost skips all others.
+//! The few protobuf messages of ONNX that are read or written, with the field numbers of `onnx.proto`; prost skips all others.
 
 use prost::Message;
 
 /// A file.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
     #[prost(string, tag = "2")]
     pub producer_name: String,
+    #[prost(string, tag = "3")]
+    pub producer_version: String,
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetProto>,
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<StringStringEntryProto>,
 }
 
 /// A set of operators and its version.
@@ -27,6 +33,8 @@ pub struct OperatorSetProto {
 pub struct GraphProto {
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
+    #[prost(string, tag = "2")]
+    pub name: String,
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
     #[prost(message, repeated, tag = "11")]
@@ -78,12 +86,16 @@ pub struct AttributeProto {
     pub s: Vec<u8>,
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
+    #[prost(message, optional, tag = "6")]
+    pub g: Option<GraphProto>,
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
+    #[prost(int32, tag = "20")]
+    pub r#type: i32,
 }
 
 /// An array of numbers, in `raw_data` or in the field of its type.
@@ -150,4 +162,6 @@ pub struct TensorShapeProto {
 pub struct DimensionProto {
     #[prost(int64, tag = "1")]
     pub dim_value: i64,
+    #[prost(string, tag = "2")]
+    pub dim_param: String,
 }

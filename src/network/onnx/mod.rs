@@ -10,17 +10,17 @@
 mod arithmetic;
 mod budget;
 mod constant;
-mod extent;
 mod file;
 mod lowering;
 mod marks;
-mod messages;
+pub(crate) mod messages;
 mod node;
 mod operators;
 mod output;
 mod parameters;
 mod recognise;
 mod scalar;
+mod size;
 mod tensor;
 mod trouble;
 
@@ -39,9 +39,9 @@ use self::tensor::{Shape, Tensor};
 use super::graph::{Graph, GraphBuilder, Kind, Node};
 use super::{Activation, Architecture, Network};
 use crate::error::{Error, OnnxError, Result};
-use crate::likelihood::Family;
+use crate::files::{self, READING_ADVICE};
+use crate::likelihood::{Entry, Family, REGISTER, TargetKind};
 use crate::memory;
-use crate::tensors;
 
 /// A network from an ONNX file, and how its graph ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,24 +60,32 @@ pub struct Imported {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputLink {
-    /// Probabilities of classes: of a categorical likelihood.
+    /// Probabilities of classes.
     Softmax,
     /// Their logarithms.
     LogSoftmax,
-    /// Probabilities of 1: of a Bernoulli likelihood.
+    /// Probabilities of 1: of yes/no answers.
     Sigmoid,
-    /// Rates: of a Poisson likelihood.
+    /// Rates: of counts.
     Exp,
 }
 
 impl OutputLink {
-    /// The name of the likelihood that it belongs to.
-    pub fn likelihood(self) -> &'static str {
+    /// The function from outputs to means that it is, or whose logarithm it is.
+    fn mean_function(self) -> &'static str {
         match self {
-            OutputLink::Softmax | OutputLink::LogSoftmax => "categorical",
-            OutputLink::Sigmoid => "bernoulli",
-            OutputLink::Exp => "poisson",
+            OutputLink::Softmax | OutputLink::LogSoftmax => "softmax",
+            OutputLink::Sigmoid => "sigmoid",
+            OutputLink::Exp => "exp",
         }
+    }
+
+    /// The name of the first likelihood that it belongs to.
+    pub fn likelihood(self) -> &'static str {
+        let family = |entry: &Entry| entry.family();
+        let mut families = REGISTER.iter().map(family);
+        let own = families.find(|family| family.likelihood().mean_function() == self.mean_function());
+        own.map_or("", |family| family.likelihood().name())
     }
 }
 
@@ -112,9 +120,9 @@ impl Imported {
     /// The network whose outputs this likelihood takes: a link at the end belongs to its own likelihood, except that a
     /// sigmoid under a Gaussian one is an activation of the outputs like any other.
     pub fn for_family(self, family: &Family) -> Result<Network> {
-        let likelihood = family.likelihood().name();
+        let likelihood = family.likelihood();
         match self.link {
-            Some(OutputLink::Sigmoid) if matches!(likelihood, "gaussian" | "heteroscedastic") => {
+            Some(OutputLink::Sigmoid) if likelihood.kind() == TargetKind::Real => {
                 let graph = self.network.architecture().graph();
                 let mut nodes = graph.nodes().to_vec();
                 nodes.push(Node { kind: Kind::Elementwise(Activation::Sigmoid.into()), inputs: vec![graph.output()] });
@@ -123,8 +131,9 @@ impl Imported {
                 let network = Network::new(Architecture::of_graph(graph)?, self.network.parameters().to_vec())?;
                 Ok(network.with_tensor_names(self.names))
             }
-            Some(link) if link.likelihood() != likelihood => {
-                Err(Error::Link { link: link.to_string(), belongs: link.likelihood(), likelihood })
+            Some(link) if link.mean_function() != likelihood.mean_function() => {
+                let (belongs, likelihood) = (link.likelihood(), likelihood.name());
+                Err(Error::Link { link: link.to_string(), belongs, likelihood })
             }
             _ => Ok(self.network),
         }
@@ -138,22 +147,20 @@ impl Network {
     /// or double, inside the file. Inputs of more than one axis per point are columns in row-major order, and several inputs
     /// take them one after the other.
     pub fn from_onnx(path: &Path) -> Result<Imported> {
-        Self::from_onnx_bytes(&tensors::read_bytes(path)?, path)
+        Self::from_onnx_bytes(&files::read_bytes(path)?, path)
     }
 
     /// The same from the bytes of a file. Messages name the path; nothing is read from it.
     pub fn from_onnx_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
         let refuse = |problem: String| Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem });
-        let (nodes, parts) = extent::extent(bytes);
-        if nodes > extent::MOST_NODES {
-            let most = extent::MOST_NODES;
-            return Err(refuse(format!(
-                "its nodes and the values that they take are {nodes}; at most {most} are read"
-            )));
+        let (nodes, most) = (size::nodes(bytes), size::MOST_NODES);
+        if nodes > most {
+            let count = format!("its nodes and the values that they take are {nodes}; at most {most} are read");
+            return Err(refuse(count));
         }
-        // Decoding copies the weights, and so does the graph, as f64; every part has its own place.
-        let numbers = 3.0 * bytes.len() as f64 / 4.0 + 16.0 * parts as f64;
-        let _copies = memory::reserve(&format!("reading {}", path.display()), numbers, "allow more memory")?;
+        // Decoding copies the weights, and so does the graph, as f64.
+        let copies = size::decoded(bytes) as f64 + 4.0 * bytes.len() as f64;
+        let _copies = memory::reserve(&format!("reading {}", path.display()), copies / 8.0, READING_ADVICE)?;
         let model = ModelProto::decode(bytes).map_err(|error| refuse(format!("it is not a model: {error}")))?;
         let (mut file, graph) = File::new(path, &model)?;
         let scores = output::scores(&file, graph)?;

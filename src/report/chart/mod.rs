@@ -27,12 +27,11 @@ pub enum Ink {
 }
 
 impl Ink {
-    /// The number of series with a colour of their own.
-    pub const SERIES: usize = 12;
+    /// The number of series that are told apart: six colours, each drawn in four ways.
+    pub const SERIES: usize = 24;
 
     fn class(self) -> &'static str {
         match self {
-            // The same six colours again, dashed.
             Ink::Series(index) => {
                 const CLASSES: [&str; Ink::SERIES] = [
                     "s0",
@@ -47,6 +46,18 @@ impl Ink {
                     "s3 dashed",
                     "s4 dashed",
                     "s5 dashed",
+                    "s0 dotted",
+                    "s1 dotted",
+                    "s2 dotted",
+                    "s3 dotted",
+                    "s4 dotted",
+                    "s5 dotted",
+                    "s0 long",
+                    "s1 long",
+                    "s2 long",
+                    "s3 long",
+                    "s4 long",
+                    "s5 long",
                 ];
                 CLASSES[index % Ink::SERIES]
             }

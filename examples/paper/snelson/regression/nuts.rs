@@ -4,10 +4,10 @@
 use std::time::Instant;
 
 use ndarray::{Array2, Axis};
-use riemannian_laplace::internals::predict::SampledPredictive;
-use riemannian_laplace::internals::reference::{
+use riemannian_laplace::internals::paper::reference::{
     ChainReport, Convergence, Diagnostics, NutsOptions, ReferenceSample, Refusal, Start, nuts,
 };
+use riemannian_laplace::internals::predict::SampledPredictive;
 use riemannian_laplace::{Error, Result};
 use serde::{Deserialize, Serialize};
 

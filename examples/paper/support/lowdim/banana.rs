@@ -8,8 +8,8 @@ use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 use riemannian_laplace::Result;
 use riemannian_laplace::internals::data::Table;
-use riemannian_laplace::internals::problems::Banana;
-use riemannian_laplace::internals::reference::NutsOptions;
+use riemannian_laplace::internals::paper::problems::Banana;
+use riemannian_laplace::internals::paper::reference::NutsOptions;
 use riemannian_laplace::internals::target::Target;
 
 use super::Size;

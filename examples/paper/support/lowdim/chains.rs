@@ -1,7 +1,7 @@
 //! Runs of the no-U-turn sampler to compare approximations with, in the sizes of the examples.
 
 use ndarray::{Array2, ArrayView2, Axis};
-use riemannian_laplace::internals::reference::NutsOptions;
+use riemannian_laplace::internals::paper::reference::NutsOptions;
 
 use super::Size;
 

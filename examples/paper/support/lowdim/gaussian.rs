@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 use riemannian_laplace::Result;
-use riemannian_laplace::internals::problems::Identity;
+use riemannian_laplace::internals::paper::problems::Identity;
 use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
 use riemannian_laplace::internals::target::Target;
 

@@ -8,8 +8,8 @@ use riemannian_laplace::Dataset;
 use riemannian_laplace::Result;
 use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::internals::laplace::Precision;
-use riemannian_laplace::internals::problems::{logistic_regression, standardized};
-use riemannian_laplace::internals::reference::{MassMatrix, NutsOptions};
+use riemannian_laplace::internals::paper::problems::{logistic_regression, standardized};
+use riemannian_laplace::internals::paper::reference::{MassMatrix, NutsOptions};
 use riemannian_laplace::internals::target::Target;
 
 use super::Size;

@@ -3,10 +3,10 @@
 use clap::ValueEnum;
 use riemannian_laplace::Progress;
 use riemannian_laplace::Result;
-use riemannian_laplace::internals::estimate::{euclidean_map, hausdorff_map, random_starts};
 use riemannian_laplace::internals::geodesic::{GaussianLogarithm, sample, sample_monge_log};
 use riemannian_laplace::internals::laplace::WeightSpace;
 use riemannian_laplace::internals::metric;
+use riemannian_laplace::internals::paper::estimate::{euclidean_map, hausdorff_map, random_starts};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::{GeodesicOptions, SamplerOptions, Samples};
 

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use ndarray::{ArrayView2, Axis};
 use riemannian_laplace::Samples;
-use riemannian_laplace::internals::evaluate::wasserstein::{TransportError, TransportOptions, wasserstein1};
+use riemannian_laplace::internals::paper::wasserstein::{TransportError, TransportOptions, wasserstein1};
 use serde::{Deserialize, Serialize};
 
 /// One repeat of one method.

@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 use riemannian_laplace::Result;
-use riemannian_laplace::internals::problems::Squiggle;
+use riemannian_laplace::internals::paper::problems::Squiggle;
 use riemannian_laplace::internals::random::fill_standard_normal;
 use riemannian_laplace::internals::target::Target;
 

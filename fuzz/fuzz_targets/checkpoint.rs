@@ -1,0 +1,8 @@
+//! Choices of a checkpoint's structure.
+
+#![no_main]
+
+#[path = "../../tests/common/untrusted.rs"]
+mod untrusted;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| untrusted::checkpoint(bytes));
