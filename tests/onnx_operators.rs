@@ -59,6 +59,11 @@ fn networks_exported_by_tf2onnx_agree_with_onnxruntime() {
     outputs_agree("tensorflow", 10);
 }
 
+#[test]
+fn networks_exported_by_jax2onnx_agree_with_onnxruntime() {
+    outputs_agree("jax", 7);
+}
+
 /// f(θ + tv) at three t gives ḟ and f̈ by central differences.
 #[test]
 fn jets_through_every_operator_agree_with_differences() {
