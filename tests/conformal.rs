@@ -11,7 +11,8 @@ use riemannian_laplace::internals::evaluate::{FoldPosteriors, fold_scores, follo
 use riemannian_laplace::internals::network::{Procedure, Recipe};
 use riemannian_laplace::internals::predict::{CalibrationOptions, Mixture, MixtureMember, Promised};
 use riemannian_laplace::{
-    Activation, Contents, Dataset, Draws, Error, Family, FitOptions, Laplace, Method, MetricName, SamplerOptions,
+    Activation, Contents, Dataset, Draws, Error, Family, FitOptions, Laplace, Method, MetricName, Model, Network,
+    SamplerOptions,
 };
 
 use common::{architecture, random_data, random_network};
