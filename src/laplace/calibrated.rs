@@ -103,7 +103,7 @@ pub(super) fn load(path: &Path, file: &mut TensorFile, n_targets: usize) -> Resu
             Some(Groups { column, names, of_row })
         }
     };
-    let weights = record.weights.map(|column| Ok::<_, crate::Error>((column, take(WEIGHTS, 1)?))).transpose()?;
+    let weights = record.weights.map(|column| Ok::<_, crate::error::Error>((column, take(WEIGHTS, 1)?))).transpose()?;
     if let Some((_, weights)) = &weights {
         crate::conformal::check_weights(weights)?;
     }
