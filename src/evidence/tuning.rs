@@ -2,9 +2,10 @@
 
 use crate::error::{AtBound, Error, Result, Unsupported};
 use crate::laplace::{CurvatureKind, Laplace, LogDet, LogDetForm, PriorValues};
+use crate::likelihood::Dispersion;
 use crate::linalg::dot;
 use crate::memory;
-use crate::optimize::{BfgsOptions, Minimum, minimize};
+use crate::optimize::{BfgsOptions, Minimum, golden_section, minimize};
 use crate::prior::PriorStructure;
 use crate::progress::Progress;
 
@@ -106,7 +107,9 @@ const FAR: f64 = 10.0;
 /// `progress` advances by one with every evaluation of the evidence, and may cancel between two of them and between the
 /// decompositions of the curvature; the posterior is then as it was.
 pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions, progress: &dyn Progress) -> Result<EvidenceOptimum> {
-    let optimum = maximize(laplace, options, progress)?;
+    let (mut tuned, evaluations) = tune_dispersions(laplace, options, progress)?;
+    let mut optimum = maximize(&tuned, options, progress)?;
+    optimum.evaluations += evaluations;
     progress.check()?;
     if !optimum.converged && laplace.curvature_kind() == CurvatureKind::Hessian {
         return Err(Error::UnboundedEvidence);
@@ -116,11 +119,75 @@ pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions, progress: &dyn
         true => PriorValues::of(laplace.prior()),
         false => PriorValues::with_structure(prior_structure(laplace, options), prior_precision.clone()),
     };
-    let outcome = laplace.set_hyperparameters(&prior, sigma);
-    match (outcome, optimum.at_bound.first()) {
+    match (tuned.set_hyperparameters(&prior, sigma), optimum.at_bound.first()) {
         (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
-        (outcome, _) => outcome.map(|()| optimum),
+        (Err(error), None) => Err(error),
+        (Ok(()), _) => {
+            *laplace = tuned;
+            Ok(optimum)
+        }
     }
+}
+
+/// How far around its start the logarithm of a dispersion parameter is searched, at first.
+const DISPERSION_REACH: f64 = 4.0;
+/// The points of the coarse search.
+const DISPERSION_GRID: usize = 9;
+/// Rounds over all dispersion parameters at most, and the accuracy of a coordinate at which a search ends.
+const DISPERSION_ROUNDS: usize = 8;
+const DISPERSION_TOLERANCE: f64 = 1e-3;
+
+/// The posterior at the dispersion parameters with the greatest evidence, each point with the best prior there, and the
+/// evaluations: one parameter after another, on a coarse grid at first and by golden sections around the best point then,
+/// until a round gains nothing. (The likelihood is not conjugate in them: every point sums over the data again.)
+fn tune_dispersions(laplace: &Laplace, options: &EvidenceOptions, progress: &dyn Progress) -> Result<(Laplace, usize)> {
+    let mut parameters = laplace.family().likelihood().dispersions();
+    if options.sigma == Free::Held || parameters.is_empty() {
+        return Ok((laplace.clone(), 0));
+    }
+    let mut evaluations = 0;
+    let mut evidence_at = |parameters: &[Dispersion]| -> Result<f64> {
+        progress.check()?;
+        let values: Vec<f64> = parameters.iter().map(|parameter| parameter.value).collect();
+        let optimum = match laplace.with_dispersions(&values) {
+            Err(Error::NotFinite { .. } | Error::NotPositiveDefinite { .. }) => return Ok(f64::NEG_INFINITY),
+            moved => maximize(&moved?, options, progress)?,
+        };
+        evaluations += optimum.evaluations;
+        Ok(optimum.log_marginal_likelihood)
+    };
+    let mut best = evidence_at(&parameters)?;
+    for round in 0..DISPERSION_ROUNDS {
+        let before = best;
+        for k in 0..parameters.len() {
+            let mut reach = DISPERSION_REACH / 4f64.powi(round as i32);
+            let (low, high) = parameters[k].free_bounds();
+            let mut at = |free: f64, parameters: &mut Vec<Dispersion>| -> Result<f64> {
+                let mut moved = parameters.clone();
+                moved[k].value = moved[k].at(free);
+                let value = evidence_at(&moved)?;
+                if value > best {
+                    (best, *parameters) = (value, moved);
+                }
+                Ok(value)
+            };
+            if round == 0 {
+                let (centre, step) = (parameters[k].free(), 2.0 * reach / (DISPERSION_GRID - 1) as f64);
+                for index in 0..DISPERSION_GRID {
+                    at((centre - reach + step * index as f64).clamp(low, high), &mut parameters)?;
+                }
+                reach = step;
+            }
+            let centre = parameters[k].free();
+            let ends = ((centre - reach).max(low), (centre + reach).min(high));
+            golden_section(ends, DISPERSION_TOLERANCE, |free| at(free, &mut parameters).map(|value| -value))?;
+        }
+        if best - before < 1e-7 * (1.0 + best.abs()) {
+            break;
+        }
+    }
+    let values: Vec<f64> = parameters.iter().map(|parameter| parameter.value).collect();
+    Ok((laplace.with_dispersions(&values)?, evaluations))
 }
 
 /// The structure of the prior at the optimum: the one to tune, or the one that is held.

@@ -54,8 +54,10 @@ pub fn fitting_name(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Removes a file; one that is not there is fine.
+/// Removes a file; one that is not there is fine. What a killed process left on the way to this name goes as well.
 pub fn remove(path: &Path) -> Result<()> {
+    #[cfg(target_os = "linux")]
+    let _ = std::fs::remove_file(whole::passing_name(path));
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::write(path)(error)),
         _ => Ok(()),

@@ -10,6 +10,8 @@
 
 #[cfg(target_os = "linux")]
 mod nameless;
+#[cfg(target_os = "linux")]
+pub(super) use nameless::passing_name;
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};

@@ -13,7 +13,7 @@ use super::problem::{Problem, sigmas};
 use super::structure::{Curvature, Precision, Structure};
 use crate::data::{Batches, Dataset, Schema};
 use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
-use crate::likelihood::Family;
+use crate::likelihood::{Dispersion, Family};
 use crate::linalg::first_not_finite;
 use crate::map::{Map, Model};
 use crate::network::Recipe;
@@ -175,6 +175,30 @@ impl Laplace {
         self.prior = self.prior.with_precision(prior);
         (self.problem, self.curvature) = (problem, OnceLock::from(curvature));
         Ok(())
+    }
+
+    /// The same posterior under other [dispersion parameters](crate::internals::likelihood::Likelihood::dispersions) of its
+    /// likelihood: the curvature and the log likelihood are summed over the training data again.
+    pub fn with_dispersions(&self, values: &[f64]) -> Result<Self> {
+        let data = self.problem.data.clone().ok_or(Error::NoTrainingData { what: "other dispersion parameters" })?;
+        let problem = Problem { family: self.family().with_dispersions(values)?, ..self.problem.clone() };
+        let features = if self.structure.is_sum() { AtFeatures::of(&problem, &data)? } else { None };
+        let sums = match &features {
+            Some(features) => accumulate(&features.problem(&problem), self.structure, &**features.data())?,
+            None => accumulate(&problem, self.structure, &*data)?,
+        };
+        let laplace = Self::factored(problem, &self.schema, self.prior.clone(), self.structure, sums)?;
+        Ok(Self { features: features.map(Arc::new), recipe: self.recipe.clone(), ..laplace })
+    }
+
+    /// The dispersion parameters of the likelihood by name, in the units of the data.
+    pub fn dispersions(&self) -> Vec<(String, f64)> {
+        let in_units = |parameter: Dispersion| {
+            let restored = self.schema.restore_deviations(&[parameter.value]);
+            let value = if parameter.has_units { restored.first().copied() } else { None };
+            (parameter.name, value.unwrap_or(parameter.value))
+        };
+        self.family().likelihood().dispersions().into_iter().map(in_units).collect()
     }
 
     /// The model, with its trained parameters θ̂.

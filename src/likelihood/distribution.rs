@@ -49,7 +49,7 @@ pub(super) fn poisson_cdf(count: f64, rate: f64) -> f64 {
 }
 
 /// Q(a, x), by its series for x < a + 1 and by its continued fraction beyond (the modified Lentz recurrence).
-fn upper_gamma(a: f64, x: f64) -> f64 {
+pub(super) fn upper_gamma(a: f64, x: f64) -> f64 {
     const MOST_TERMS: usize = 100_000;
     let log_front = a * x.ln() - x - lgamma(a);
     if x < a + 1.0 {
@@ -85,6 +85,56 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
     ((log_front + fraction.ln()).exp()).clamp(0.0, 1.0)
 }
 
+/// P(T ≤ t) of Student's t distribution with `freedom` degrees of freedom.
+pub(super) fn student_cdf(freedom: f64, t: f64) -> f64 {
+    if t.is_nan() {
+        return t;
+    }
+    // The smaller argument keeps the digits of the tail, the other those of the middle.
+    let square = t * t;
+    let tail = match square < freedom {
+        true => 0.5 - 0.5 * incomplete_beta(0.5, 0.5 * freedom, square / (freedom + square)),
+        false => 0.5 * incomplete_beta(0.5 * freedom, 0.5, freedom / (freedom + square)),
+    };
+    if t > 0.0 { 1.0 - tail } else { tail }
+}
+
+/// I(x; a, b), the regularised incomplete beta function, by its continued fraction (the modified Lentz recurrence) on the
+/// side where that converges fast.
+pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
+    const MOST_TERMS: usize = 100_000;
+    const TINY: f64 = 1e-300;
+    if !(x > 0.0) {
+        return if x.is_nan() { x } else { 0.0 };
+    }
+    if x >= 1.0 {
+        return 1.0;
+    }
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(b, a, 1.0 - x);
+    }
+    let log_front = a * x.ln() + b * (-x).ln_1p() + lgamma(a + b) - lgamma(a) - lgamma(b) - a.ln();
+    let away = |value: f64| if value.abs() < TINY { TINY } else { value };
+    let (mut c, mut d) = (1.0, 1.0 / away(1.0 - (a + b) * x / (a + 1.0)));
+    let mut fraction = d;
+    for n in 1..MOST_TERMS {
+        let m = n as f64;
+        let mut change = 1.0;
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        for term in [even, odd] {
+            d = 1.0 / away(1.0 + term * d);
+            c = away(1.0 + term / c);
+            change *= c * d;
+        }
+        fraction *= change;
+        if (change - 1.0).abs() < f64::EPSILON {
+            break;
+        }
+    }
+    (log_front + fraction.ln()).exp().clamp(0.0, 1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Marginal, Poisson};
@@ -93,6 +143,29 @@ mod tests {
     /// The mixture of Poissons with these weights and rates.
     fn mixture(rates: &[(f64, f64)]) -> Marginal<'static> {
         Marginal::given(&Poisson, 0, rates.iter().map(|(weight, rate)| (*weight, vec![rate.ln()])).collect())
+    }
+
+    #[test]
+    fn the_incomplete_beta_function_is_a_binomial_tail_and_a_closed_t_distribution() {
+        // I(p; k, n − k + 1) = P(at least k of n).
+        for (n, p) in [(5, 0.3), (40, 0.07), (200, 0.6)] {
+            let (mut below, mut log_choose) = (0.0, 0.0);
+            for k in 0..n {
+                let (successes, failures) = (f64::from(k), f64::from(n - k));
+                below += f64::exp(log_choose + successes * f64::ln(p) + failures * f64::ln(1.0 - p));
+                log_choose += (failures / (successes + 1.0)).ln();
+                let found = incomplete_beta(successes + 1.0, failures, p);
+                assert!((found - (1.0 - below)).abs() < 1e-12, "{k} of {n}: {found}, {}", 1.0 - below);
+            }
+        }
+        // With 2 degrees of freedom ½ + t/(2√(2 + t²)), with 1 degree ½ + atan(t)/π.
+        for t in [-30.0, -1.5, -1e-3, 0.0, 0.4, 2.0, 7.0] {
+            let two = 0.5 + 0.5 * t / f64::sqrt(2.0 + t * t);
+            assert!((student_cdf(2.0, t) - two).abs() < 1e-14, "{t}: {} for {two}", student_cdf(2.0, t));
+            let one = 0.5 + f64::atan(t) / std::f64::consts::PI;
+            assert!((student_cdf(1.0, t) - one).abs() < 1e-14, "{t}: {} for {one}", student_cdf(1.0, t));
+        }
+        assert!((student_cdf(1e3, 1.0) - normal_cdf(1.0)).abs() < 1e-3);
     }
 
     #[test]

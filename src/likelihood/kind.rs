@@ -88,12 +88,19 @@ pub struct Dispersion {
     pub bounds: (f64, f64),
     /// Whether its logarithm is what moves freely; otherwise the value itself does.
     pub is_positive: bool,
+    /// Whether it is a length in the units of the targets.
+    pub has_units: bool,
 }
 
 impl Dispersion {
     /// A positive parameter.
     pub fn positive(name: &str, value: f64, bounds: (f64, f64)) -> Self {
-        Self { name: name.to_string(), value, bounds, is_positive: true }
+        Self { name: name.to_string(), value, bounds, is_positive: true, has_units: false }
+    }
+
+    /// The same as a length in the units of the targets.
+    pub fn in_units_of_targets(self) -> Self {
+        Self { has_units: true, ..self }
     }
 
     /// The coordinate in which it moves freely: log value, or the value.

@@ -18,6 +18,7 @@
 //! √(p(1−p)) there is e⁻⁴⁰⁰ although p(1−p) underflows.
 
 mod batch;
+mod check;
 mod distribution;
 mod family;
 mod kind;
@@ -29,6 +30,7 @@ mod scaled;
 
 pub use crate::error::{NoiseError, TargetError, UnknownLikelihood};
 pub use batch::PointEvaluator;
+pub use check::{Disagreement, check_likelihood};
 pub(crate) use distribution::normal_quantile;
 pub use family::{Entry, Family, Registered};
 pub use kind::{Dispersion, Misfit, TargetKind, TargetSummary};
@@ -61,6 +63,9 @@ register! {
     categorical::Categorical,
     bernoulli::Bernoulli,
     poisson::Poisson,
+    student_t::StudentT,
+    gamma::Gamma,
+    negative_binomial::NegativeBinomial,
 }
 
 /// The distribution of one observation y given the network's P raw outputs f.
@@ -369,6 +374,16 @@ fn check_values(
     match target.iter().position(|&value| !is_allowed(value)) {
         Some(position) => {
             Err(TargetError::Value { likelihood: likelihood.name(), position, value: target[position], allowed })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that parameters are within their bounds.
+fn check_parameters(parameters: &[Dispersion]) -> Result<(), NoiseError> {
+    match parameters.iter().find(|p| !(p.bounds.0 <= p.value && p.value <= p.bounds.1)) {
+        Some(Dispersion { name, value, bounds: (low, high), .. }) => {
+            Err(NoiseError::Parameter { name: name.clone(), value: *value, low: *low, high: *high })
         }
         None => Ok(()),
     }

@@ -63,3 +63,40 @@ fn a_header_is_parsed_within_the_budget() {
         println!("a header of {} MB: {} MB", header.len() / 1_000_000, most / 1_000_000);
     }
 }
+
+#[test]
+fn messages_of_an_onnx_graph_are_counted_before_they_are_decoded() {
+    let folder = folder();
+    let varint = |mut value: usize| {
+        let mut bytes = Vec::new();
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    };
+    let field = |tag: usize, value: &[u8]| [varint(tag << 3 | 2), varint(value.len()), value.to_vec()].concat();
+    let many = |tag: usize| field(tag, b"").repeat(5_000_000);
+    // Empty nodes, initialisers, attributes, names, descriptions of values, numbers of one byte.
+    let graphs = [
+        many(1),
+        many(5),
+        field(1, &many(5)),
+        field(1, &many(1)),
+        many(13),
+        field(13, &field(2, &field(1, &field(2, &many(1))))),
+        field(5, &field(7, &vec![1; 10_000_000])),
+        field(1, &field(5, &field(8, &vec![1; 10_000_000]))),
+    ];
+    for (index, graph) in graphs.iter().enumerate() {
+        folder.write("bomb.onnx", field(7, graph));
+        let fit = FIT.replace("m.safetensors", "bomb.onnx");
+        let (code, said, most) = most_memory(&folder, &format!("{fit} --max-memory 300MB --out q"));
+        assert!(code == Some(1) || code == Some(2), "{index}: {code:?}: {said}");
+        assert!(most < MOST, "{index}: {most} bytes: {said}");
+        let (code, said, most) = most_memory(&folder, &format!("{fit} --max-memory 4GB --out q"));
+        assert!(code == Some(1) || code == Some(2), "{index}: {code:?}: {said}");
+        assert!(most < 4_000_000_000, "{index}: {most} bytes: {said}");
+    }
+}

@@ -52,7 +52,7 @@ fn leave_one_out_after_a_fit_is_counted_before_and_left_out_where_it_is_long() {
         outcome.stderr
     );
     // Few classes: it is there.
-    let few = super::fitted();
+    let few = fitted();
     assert!(few.ok(&format!("{FIT} --sigma 0.3 --out p.safetensors")).stdout.contains("elpd_loo"));
 }
 
@@ -87,17 +87,17 @@ fn the_logarithmic_map_stops_at_its_limits_and_writes_what_is_solved() {
 
 #[test]
 fn predictions_that_are_no_numbers_are_an_error_as_they_are_for_scores() {
-    let folder = fitted();
-    folder.write("far.csv", "x,y\n0.1,2\n1e308,1\n-1e308,2\n");
-    folder.write("near.csv", "x,y\n0.1,2\n0.3,1\n");
-    folder.model("m.safetensors", &[1, 1]);
-    folder.ok(&format!("{} --sigma 1e-150 --out l.safetensors", FIT.replace("d.csv", "near.csv")));
-    folder.fails(
-        1,
-        "predict --posterior l.safetensors --inputs far.csv --out o.csv",
-        &["far.csv", "line 3", "nothing is written"],
-    );
-    folder.ok("predict --posterior l.safetensors --inputs near.csv --out o.csv");
+    use riemannian_laplace::{Activation, Architecture, Network};
+    let folder = Folder::new();
+    folder.write("far.csv", "x,y\n0.1,2\n1e305,1\n-1e305,2\n");
+    folder.write("d.csv", "x,y\n0.1,2\n0.3,1\n");
+    let architecture = Architecture::new(&[1, 1], Activation::Identity).expect("sizes");
+    let network = Network::new(architecture, vec![1e5, 0.0]).expect("weights");
+    network.save(&folder.path("m.safetensors")).expect("a network");
+    folder.ok(&format!("{FIT} --sigma 0.3 --out l.safetensors"));
+    let predict = "predict --posterior l.safetensors --method map --out o.csv";
+    folder.fails(1, &format!("{predict} --inputs far.csv"), &["far.csv", "line 3", "nothing is written"]);
+    folder.ok(&format!("{predict} --inputs d.csv"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ndarray::{Array1, Array2, Axis, Slice, array, concatenate};
 use riemannian_laplace::internals::predict::{Mixture, MixtureMember, draw_weights};
 use riemannian_laplace::{
-    Dataset, Draws, Error, Family, FitOptions, Laplace, Method, Prediction, Standardize, Structure, Unsupported,
+    Dataset, Draws, Error, FitOptions, Laplace, Method, Prediction, Standardize, Structure, Unsupported,
 };
 
 use crate::common::{Outcome, architecture, is_close, normal_matrix, random_network};
