@@ -215,7 +215,8 @@ impl Prediction {
                 }))
             }
             Score::Rank => {
-                let ranks = self.ranks(targets)?.ok_or(Error::Unsupported(crate::error::Unsupported::ClassQuantiles))?;
+                let ranks =
+                    self.ranks(targets)?.ok_or(Error::Unsupported(crate::error::Unsupported::ClassQuantiles))?;
                 Ok(ranks.mapv(|rank| (rank - 0.5).abs()))
             }
             Score::Lac | Score::Aps => Ok(Array2::from_shape_fn(targets.dim(), |(n, k)| {
