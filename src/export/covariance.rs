@@ -106,15 +106,15 @@ impl Part {
                     };
                 let (left, right) = (chosen(left), chosen(right));
                 let products = w.multiply(&left, &right);
-                match squares {
-                    None => w.sum(&products, -1, false),
+                let weighted = match squares {
+                    None => products,
                     Some(squares) => {
-                        let last = w.integers(&[-1]);
-                        let column = w.binary("Unsqueeze", squares, &last);
-                        let sums = w.matmul(&products, &column);
-                        w.binary("Squeeze", &sums, &last)
+                        let middle = w.integers(&[1]);
+                        let squares = w.binary("Unsqueeze", squares, &middle);
+                        w.multiply(&products, &squares)
                     }
-                }
+                };
+                w.sum(&weighted, -1, false)
             }
         }
     }

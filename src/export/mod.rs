@@ -241,7 +241,8 @@ impl<'a> Plan<'a> {
             writer.output(&output.value, output.name);
             infos.push(value_info(output.name, real, Some(&output.axes)));
         }
-        let (node, initializer) = writer.finish();
+        let names: Vec<&'static str> = outputs.iter().map(|output| output.name).collect();
+        let (node, initializer) = writer.finish(&names);
         let inputs = [Axis::Rows, Axis::Length(self.graph().n_inputs())];
         let graph = GraphProto {
             node,
@@ -260,7 +261,7 @@ impl<'a> Plan<'a> {
             opset_import: vec![OperatorSetProto { domain: String::new(), version: self.options.opset }],
             metadata_props: self.metadata(),
         };
-        Ok(Exported { model, outputs: outputs.iter().map(|output| output.name).collect() })
+        Ok(Exported { model, outputs: names })
     }
 
     /// The nodes from the inputs to the outputs.

@@ -1,6 +1,6 @@
 //! ONNX operators and constants, one call each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Precision;
 use crate::network::onnx::messages::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
@@ -46,9 +46,21 @@ impl Writer {
         }
     }
 
-    /// The nodes and the constants.
-    pub(super) fn finish(self) -> (Vec<NodeProto>, Vec<TensorProto>) {
-        (self.nodes, self.initializers)
+    /// The nodes and the constants that these outputs depend on.
+    pub(super) fn finish(self, outputs: &[&str]) -> (Vec<NodeProto>, Vec<TensorProto>) {
+        let mut needed: HashSet<String> = outputs.iter().map(|name| (*name).to_string()).collect();
+        let mut nodes: Vec<NodeProto> = Vec::new();
+        for node in self.nodes.into_iter().rev() {
+            if node.output.iter().any(|name| needed.contains(name)) {
+                let bodies = node.attribute.iter().filter_map(|attribute| attribute.g.as_ref());
+                let within = bodies.flat_map(|body| &body.node).flat_map(|inner| &inner.input);
+                needed.extend(node.input.iter().chain(within).cloned());
+                nodes.push(node);
+            }
+        }
+        nodes.reverse();
+        let initializers = self.initializers.into_iter().filter(|tensor| needed.contains(&tensor.name));
+        (nodes, initializers.collect())
     }
 
     fn name(&mut self) -> Name {

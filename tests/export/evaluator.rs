@@ -193,8 +193,6 @@ fn reshape(x: &ArrayD<f64>, lengths: &ArrayD<f64>) -> ArrayD<f64> {
 
 /// Products of the matrices in the last two axes; the others are repeated where they differ.
 fn matmul(x: &ArrayD<f64>, y: &ArrayD<f64>) -> ArrayD<f64> {
-    let letters =
-        |count: usize| "abcdefgh".chars().rev().take(count).collect::<String>().chars().rev().collect::<String>();
     let rank = x.ndim().max(y.ndim()) - 2;
     let lead = |array: &ArrayD<f64>| -> Vec<usize> {
         let own = &array.shape()[..array.ndim() - 2];
@@ -202,12 +200,23 @@ fn matmul(x: &ArrayD<f64>, y: &ArrayD<f64>) -> ArrayD<f64> {
     };
     let common: Vec<usize> = lead(x).iter().zip(lead(y)).map(|(a, b)| if *a == 1 { b } else { *a }).collect();
     let stretch = |array: &ArrayD<f64>| {
-        let shape: Vec<usize> =
-            common.iter().copied().chain(array.shape()[array.ndim() - 2..].iter().copied()).collect();
-        array.broadcast(IxDyn(&shape)).expect("shapes that fit").to_owned()
+        let last = array.shape()[array.ndim() - 2..].iter().copied();
+        let shape: Vec<usize> = common.iter().copied().chain(last).collect();
+        let stretched = array.broadcast(IxDyn(&shape)).expect("shapes that fit");
+        stretched.iter().copied().collect::<Vec<f64>>()
     };
-    let lead = letters(rank);
-    einsum(&format!("{lead}XY,{lead}YZ->{lead}XZ"), &stretch(x), &stretch(y))
+    let (rows, inner) = (x.shape()[x.ndim() - 2], x.shape()[x.ndim() - 1]);
+    let columns = y.shape()[y.ndim() - 1];
+    assert_eq!(inner, y.shape()[y.ndim() - 2]);
+    let (left, right) = (stretch(x), stretch(y));
+    let mut product = Vec::new();
+    for (left, right) in left.chunks_exact(rows * inner).zip(right.chunks_exact(inner * columns)) {
+        for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+            product.push((0..inner).map(|k| left[row * inner + k] * right[k * columns + column]).sum());
+        }
+    }
+    let shape: Vec<usize> = common.into_iter().chain([rows, columns]).collect();
+    ArrayD::from_shape_vec(IxDyn(&shape), product).expect("as many entries")
 }
 
 /// The definition: a loop over all letters.
