@@ -39,7 +39,8 @@ pub fn train(
 ) -> PyResult<Trained> {
     let family: Family = plan.likelihood.parse().or_raise(py)?;
     let activation = plan.activation.parse::<Activation>().map_err(riemannian_laplace::Error::from).or_raise(py)?;
-    let architecture = Architecture::new(&plan.widths, activation).map_err(riemannian_laplace::Error::from).or_raise(py)?;
+    let architecture =
+        Architecture::new(&plan.widths, activation).map_err(riemannian_laplace::Error::from).or_raise(py)?;
     let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
     let procedure = default_procedure(&architecture, data.len());
     let recipe = Recipe { seed: plan.seed, procedure, prior_precision: None, sigma: None };

@@ -14,6 +14,16 @@ pub enum Unsupported {
         /// What to use.
         instead: &'static str,
     },
+    /// A reason to measure that the likelihood does not have.
+    #[error("{goal} is not what a {likelihood} likelihood can be asked for; ask for {instead}")]
+    Goal {
+        /// The goal.
+        goal: &'static str,
+        /// The likelihood.
+        likelihood: &'static str,
+        /// What to ask for.
+        instead: &'static str,
+    },
     /// The function-space solver needs a proper prior.
     #[error(
         "the function-space solver needs a positive prior precision on every parameter; use the weight-space solver"

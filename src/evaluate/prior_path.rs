@@ -28,6 +28,8 @@
 use rand::seq::SliceRandom;
 
 use super::deviance::Deviances;
+use super::folded::scores_of_folds;
+use crate::conformal::Folded;
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result};
 use crate::evidence::{Mode, ModeOptions, train_to_mode};
@@ -118,6 +120,8 @@ pub struct PriorPath {
     pub best: PriorPathStep,
     /// The deviances of rows that were held out, under the best.
     pub held_out: Deviances,
+    /// The scores of left-out rows under the best, where each row was left out once and the best prior was taken.
+    pub folded: Option<Folded>,
 }
 
 /// Trains a network under the prior that cross-validation prefers.
@@ -156,7 +160,12 @@ pub fn train_along_priors(
     let (path, walk, place) = choose(&paths, options.choice).ok_or(InvalidTraining::Precisions)?;
     let (mode, place) = path.finish(&walk.stops, place, data, family)?;
     let stop = &walk.stops[place];
-    Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances })
+    let keeps = options.choice == PriorPathChoice::Best && options.folds_used.is_none_or(|used| used == options.folds);
+    let folded = match keeps {
+        true => Some(scores_of_folds(&stop.networks, &path.folds(data, family)?)?),
+        false => None,
+    };
+    Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances, folded })
 }
 
 /// The stop whose prior is taken: the best, or the simplest within one standard error of it.
@@ -202,7 +211,7 @@ pub(super) struct Stop {
 pub(super) struct NearMode {
     pub network: Network,
     pub family: Family,
-    prior: PriorPrecision,
+    pub prior: PriorPrecision,
 }
 
 impl Stop {
@@ -280,6 +289,7 @@ impl Walker {
 
 /// A part of the data, the others, and a network that is trained on these.
 pub(super) struct Fold {
+    left_out: Vec<usize>,
     held_out: Dataset,
     walker: Walker,
 }
@@ -288,6 +298,16 @@ impl Fold {
     /// The data without the part.
     pub fn training(&self) -> &Dataset {
         &self.walker.data
+    }
+
+    /// The part.
+    pub fn held_out(&self) -> &Dataset {
+        &self.held_out
+    }
+
+    /// Its rows among all data.
+    pub fn left_out(&self) -> &[usize] {
+        &self.left_out
     }
 }
 
@@ -400,13 +420,14 @@ impl Path<'_> {
     pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
         let mut rows: Vec<usize> = (0..data.len()).collect();
         rows.shuffle(&mut stream(self.options.seed, Purpose::Shuffle, 0));
-        let part = |keep: &dyn Fn(usize) -> bool| {
+        let part = |keep: &dyn Fn(usize) -> bool| -> Vec<usize> {
             let places = (0..rows.len()).filter(|place| keep(place % self.options.folds));
-            data.select(&places.map(|place| rows[place]).collect::<Vec<usize>>())
+            places.map(|place| rows[place]).collect()
         };
         let fold = |index: usize| -> Result<Fold> {
-            let (held_out, data) = (part(&|fold| fold == index)?, part(&|fold| fold != index)?);
-            Ok(Fold { held_out, walker: Walker::new(&data, self.start, family) })
+            let (left_out, kept) = (part(&|fold| fold == index), part(&|fold| fold != index));
+            let (held_out, data) = (data.select(&left_out)?, data.select(&kept)?);
+            Ok(Fold { left_out, held_out, walker: Walker::new(&data, self.start, family) })
         };
         (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }

@@ -1,7 +1,9 @@
 //! Files that are read: opened once, checked as opened, and held in memory within the budget.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+#[cfg(feature = "cli")]
+use std::io::Cursor;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

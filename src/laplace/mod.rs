@@ -5,6 +5,7 @@
 
 mod accumulate;
 mod advice;
+mod calibrated;
 mod condition;
 mod diagonal;
 mod features;

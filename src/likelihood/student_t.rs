@@ -107,8 +107,7 @@ impl Likelihood for StudentT {
     }
 
     fn observed_information(&self, target: &[f64], outputs: &[f64], information: &mut [f64]) {
-        let entries =
-            (0..outputs.len()).map(|k| self.observed_quadratic(&target[k..=k], &outputs[k..=k], &[1.0]));
+        let entries = (0..outputs.len()).map(|k| self.observed_quadratic(&target[k..=k], &outputs[k..=k], &[1.0]));
         write_diagonal(information, outputs.len(), entries);
     }
 
