@@ -150,7 +150,13 @@ impl Job<'_> {
     fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
         let lines = self.lines(batch.rows())?;
         let first_row = batch.first_row;
-        let prediction = self.laplace.predict(&batch.inputs.into_owned(), self.method)?;
+        let located = |error: Error| match error {
+            Error::NotFinite { what, row, column } => {
+                self.rows.locate(Error::NotFinite { what, row: first_row + row, column })
+            }
+            other => other,
+        };
+        let prediction = self.laplace.predict(&batch.inputs.into_owned(), self.method).map_err(located)?;
         let (latent, covariances, interval);
         let columns = if self.args.method.wants_latent() {
             latent = prediction

@@ -54,7 +54,10 @@ fn next<'a>(rest: &mut &'a [u8]) -> Option<(u64, Option<&'a [u8]>)> {
     let payload = match tag & 7 {
         0 => varint(rest).map(|_| None)?,
         1 => rest.split_off(..8).map(|_| None)?,
-        2 => Some(rest.split_off(..usize::try_from(varint(rest)?).ok()?)?),
+        2 => {
+            let length = usize::try_from(varint(rest)?).ok()?;
+            Some(rest.split_off(..length)?)
+        }
         5 => rest.split_off(..4).map(|_| None)?,
         _ => return None,
     };
