@@ -18,9 +18,10 @@ use std::time::Instant;
 use ndarray::{Array2, Axis};
 use riemannian_laplace::internals::data::Table;
 use riemannian_laplace::internals::geodesic::{ExponentialMap, Geodesic};
-use riemannian_laplace::internals::laplace::{IterativeOptions, MatrixFreeOptions, Space, Structure};
+use riemannian_laplace::internals::laplace::Structure;
 use riemannian_laplace::internals::map::{Evaluator, Map};
 use riemannian_laplace::internals::metric::{self, Metric, Pullback};
+use riemannian_laplace::internals::metric::{IterativeOptions, MatrixFreeOptions, Space};
 use riemannian_laplace::internals::random::{Purpose, fill_standard_normal, stream};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::{

@@ -4,7 +4,9 @@ use ndarray::{Array2, ArrayView2};
 
 use crate::data::Dataset;
 use crate::error::Result;
-use crate::evaluate::{self, LeaveOneOut, TemperOptimum, TemperOptions, ValidationOptimum, ValidationOptions};
+use crate::evaluate::{
+    self, Influence, LeaveOneOut, TemperOptimum, TemperOptions, ValidationOptimum, ValidationOptions,
+};
 use crate::evidence::{self, EvidenceOptimum, EvidenceOptions};
 use crate::export::{ExportOptions, Exported, Plan};
 use crate::geodesic::{
@@ -14,6 +16,7 @@ use crate::geodesic::{
 use crate::laplace::Laplace;
 use crate::predict::{self, Draws, JointGaussian, LatentGaussian, Method, Prediction};
 use crate::progress::Progress;
+use crate::suggest::{self, Goal, SuggestOptions, Suggestions};
 
 impl Laplace {
     /// Maximises the log marginal likelihood over prior precision and σ, and refits with the optimum.
@@ -68,6 +71,16 @@ impl Laplace {
     /// Predicts at new inputs. See [`predict::predict`](crate::predict::predict).
     pub fn predict(&self, inputs: &Array2<f64>, method: &Method) -> Result<Prediction> {
         predict::predict(self, inputs, method, &())
+    }
+
+    /// Chooses which rows of a pool to measure next. See [`suggest`](crate::internals::suggest).
+    pub fn suggest(&self, pool: &Array2<f64>, goal: Goal, options: &SuggestOptions) -> Result<Suggestions> {
+        suggest::suggest(self, pool, goal, options)
+    }
+
+    /// What leaving each training row out would change. See [`Influence`](crate::internals::evaluate::Influence).
+    pub fn influence(&self) -> Result<Influence> {
+        Influence::of(self)
     }
 
     /// The posterior as one ONNX graph that gives predictions with error bars. See [`export`](crate::internals::export).

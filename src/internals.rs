@@ -10,6 +10,8 @@
 // with the reason why its indices are in range; files in them that take what comes from outside switch the lint on again.
 // An index into faer's matrices is not seen by the lint, and the same reasons hold for it.
 
+#[path = "conformal/mod.rs"]
+pub mod conformal;
 #[path = "data/mod.rs"]
 pub mod data;
 #[path = "elementary.rs"]
@@ -111,6 +113,12 @@ pub mod random;
 )]
 #[path = "report/mod.rs"]
 pub mod report;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "places are positions in the pool's own lists; matrices are made for its rows and outputs"
+)]
+#[path = "suggest/mod.rs"]
+pub mod suggest;
 #[allow(
     clippy::indexing_slicing,
     reason = "one observation for each point, compared in `Target::new`; the other indices run over D"

@@ -54,8 +54,9 @@ mod front;
 pub mod internals;
 
 use internals::{
-    data, elementary, evaluate, evidence, export, files, geodesic, laplace, last_layer, likelihood, linalg, map,
-    memory, metric, network, ode, optimize, predict, prior, progress, random, report, target, team, tensors,
+    conformal, data, elementary, evaluate, evidence, export, files, geodesic, laplace, last_layer, likelihood, linalg,
+    map, memory, metric, network, ode, optimize, predict, prior, progress, random, report, suggest, target, team,
+    tensors,
 };
 
 pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
@@ -77,6 +78,7 @@ pub use predict::{Draws, Geodesics, Link, Method, Prediction};
 pub use prior::PriorMean;
 pub use progress::Progress;
 pub use report::{Report, ReportOptions};
+pub use suggest::{Acquisition, Goal, SuggestOptions, Suggestion, Suggestions};
 
 /// Everything for everyday use: `use riemannian_laplace::prelude::*;`.
 pub mod prelude {

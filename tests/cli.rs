@@ -8,6 +8,8 @@ mod bad_models;
 mod bad_options;
 #[path = "cli/bad_posteriors.rs"]
 mod bad_posteriors;
+#[path = "cli/calibrate.rs"]
+mod calibrate;
 #[path = "cli/columns.rs"]
 mod columns;
 #[path = "cli/committee.rs"]
@@ -35,6 +37,8 @@ mod report;
 mod scores;
 #[path = "cli/smoothing.rs"]
 mod smoothing;
+#[path = "cli/suggest.rs"]
+mod suggest;
 #[path = "cli/weights.rs"]
 mod weights;
 

@@ -7,9 +7,9 @@ mod common;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use riemannian_laplace::internals::geodesic::{Accuracy, ExponentialMap};
-use riemannian_laplace::internals::laplace::{IterativeOptions, MatrixFreeOptions};
 use riemannian_laplace::internals::map::{Evaluator, Jet};
 use riemannian_laplace::internals::metric::{self, Metric, Pullback};
+use riemannian_laplace::internals::metric::{IterativeOptions, MatrixFreeOptions};
 use riemannian_laplace::internals::prior::{Prior, PriorPrecision};
 use riemannian_laplace::internals::target::Target;
 use riemannian_laplace::{

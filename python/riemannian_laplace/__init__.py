@@ -20,10 +20,10 @@ from riemannian_laplace._core import (
     LeaveOneOut,
     Network,
     Posterior,
-    Prediction,
     Samples,
     __version__,
     set_memory_limit,
+    set_num_threads,
 )
 from riemannian_laplace.errors import (
     FileError,
@@ -31,12 +31,13 @@ from riemannian_laplace.errors import (
     LaplaceError,
     LaplaceWarning,
     MemoryLimitError,
+    MissingKeyError,
     NotFittedError,
     NumericalError,
     UnsupportedError,
 )
 from riemannian_laplace.laplace import Laplace
-from riemannian_laplace.results import MeanCovariance
+from riemannian_laplace.results import MeanCovariance, Prediction
 
 __all__ = [
     "FileError",
@@ -47,6 +48,7 @@ __all__ = [
     "LeaveOneOut",
     "MeanCovariance",
     "MemoryLimitError",
+    "MissingKeyError",
     "Network",
     "NotFittedError",
     "NumericalError",
@@ -57,4 +59,5 @@ __all__ = [
     "__version__",
     "layers",
     "set_memory_limit",
+    "set_num_threads",
 ]

@@ -125,6 +125,12 @@ class Samples:
     def path_drift(self) -> _Array:
         """Its largest on the way."""
     @property
+    def end_error(self) -> _Array:
+        """The error of each end: the largest at a data point in noise levels; inf where it was not estimated."""
+    @property
+    def certificate(self) -> list[str | None]:
+        """What is certified of each: "path", "law" or None."""
+    @property
     def status(self) -> npt.NDArray[np.int64]:
         """0 reached, 1 step limit, 2 not finite, 3 no logarithm."""
     @property

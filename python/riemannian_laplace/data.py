@@ -209,7 +209,7 @@ def inputs_like(
             raise MissingKeyError(
                 f"a batch has no key `{keys.x}` (it has {', '.join(map(str, values))}); say which one with dict_key_x"
             )
-        return Inputs(dict(values), key=keys.x)
+        return Inputs({name: value for name, value in values.items() if name != keys.y}, key=keys.x)
     if is_batches(values):
         return join([inputs_like(_inputs_of(batch, keys), names, targets, keys) for batch in values])
     if not _is_frame(values):

@@ -140,7 +140,7 @@ class FittedModel:
             total = sum(self._sizes[0]) if places is None else len(places)
             if not self._indices or max(self._indices) >= total or len(set(self._indices)) != len(self._indices):
                 raise InputError(f"subnetwork_indices must be distinct numbers from 0 to {total - 1}, and at least one")
-            self._indices = self._indices if places is None else [places[index] for index in self._indices]
+            self._indices = sorted(self._indices if places is None else [places[index] for index in self._indices])
             self._sizes = self._sizes[0], -1, [len(self._indices)]
         elif places is not None:
             # Parameters without requires_grad are fixed.

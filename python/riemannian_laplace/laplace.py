@@ -15,7 +15,7 @@ from riemannian_laplace.data import Matrix, is_torch, like, read_data
 from riemannian_laplace.errors import InputError, LaplaceWarning, UnsupportedError
 from riemannian_laplace.files import SavedModel
 from riemannian_laplace.progress import watch
-from riemannian_laplace.results import MeanCovariance, Prediction
+from riemannian_laplace.results import MeanCovariance, Prediction, normalised_bridge
 from riemannian_laplace.settings import floats, link, method_settings, plain, write_whole
 
 __all__ = ["Laplace"]
@@ -57,7 +57,7 @@ class Laplace(SavedModel):
     curvature
         ``"ggn"``, ``"empirical-fisher"`` or ``"hessian"``.
     subnetwork_indices
-        The uncertain weights of ``"subnetwork"``, in the order of the flat weights.
+        The uncertain weights of ``"subnetwork"``, as places among the flat weights; :attr:`mean` has them in ascending order.
     last_layer_name
         The last layer of a torch module by name; found by a forward pass where it is not given. The layers before it are the
         module's own: its features are computed by torch, batch by batch, and only they are kept.
@@ -299,7 +299,7 @@ class Laplace(SavedModel):
             In regression with ``"glm"``: one covariance over all inputs.
         link_approx
             How a Gaussian over logits becomes probabilities: ``"probit"`` (the default, as in laplace-torch), ``"mc"``,
-            ``"bridge"`` or ``"centred"``.
+            ``"bridge"``, ``"bridge_norm"`` or ``"centred"``.
         n_samples
             Draws for ``"nn"``, ``"riemannian"`` and ``"mc"``.
         diagonal_output
@@ -320,11 +320,11 @@ class Laplace(SavedModel):
         n_samples = n_samples if num_samples is None else num_samples
         if pred_type not in ("glm", "gp", "nn", "riemannian", "map"):
             raise InputError(f"there is no pred_type `{pred_type}`; use one of glm, nn, riemannian, map")
-        if joint and (pred_type not in ("glm", "gp") or self._is_classifier()):
+        if joint and (pred_type not in ("glm", "gp") or self._gives_probabilities()):
             raise InputError("joint predictions are for regression with pred_type='glm'")
         if generator is not None or seed is not None:
             seed = self._seed_of_call(seed, generator)
-        if self._is_differentiable(x):
+        if self.likelihood == "reward_modeling" or self._is_differentiable(x):
             return self._call_in_torch(x, pred_type, joint, diagonal_output, n_samples, seed or 0)
         if joint:
             inputs = self._inputs(x)
@@ -332,6 +332,11 @@ class Laplace(SavedModel):
             return MeanCovariance(like(mean, inputs), like(covariance, inputs), None)
         if link_approx is not None and plain(link_approx) == "mc" and not self._is_classifier():
             link_approx = None
+        if link_approx is not None and plain(link_approx) == "bridge_norm":
+            latent = self.predict(x, pred_type, progress_bar=False).latent()
+            if latent is None or not self._is_classifier():
+                raise InputError("link_approx='bridge_norm' is for classes with pred_type='glm'")
+            return normalised_bridge(*latent)
         prediction = self.predict(
             x, pred_type, link_approx=link_approx, n_samples=n_samples, metric=metric, samples=samples, seed=seed or 0
         )
@@ -361,10 +366,16 @@ class Laplace(SavedModel):
             )
         return True
 
+    def _gives_probabilities(self) -> bool:
+        """Whether a call gives probabilities; rewards are predicted as numbers."""
+        return self.likelihood != "reward_modeling" and self._is_classifier()
+
     def _in_torch(self) -> Any:
         """The module as a function of its inputs, with the weights that are uncertain."""
         from riemannian_laplace.torch_gradients import DifferentiablePosterior
 
+        if self._likeness is None:
+            raise InputError("this is there for torch modules alone")
         if self._differentiable is None:
             layer = None if self._bound is None else self._bound.layer
             self._differentiable = DifferentiablePosterior(self.model, layer, self._indices)
@@ -373,16 +384,17 @@ class Laplace(SavedModel):
     def _call_in_torch(
         self, x: Any, pred_type: str, joint: bool, diagonal_output: bool, n_samples: int, seed: int
     ) -> Any:
-        if self._is_classifier() or pred_type not in ("glm", "gp", "nn"):
+        if self._gives_probabilities() or pred_type not in ("glm", "gp", "nn"):
             raise InputError("gradients by the inputs are there for regression, with pred_type='glm' or 'nn'; give x.detach()")
-        self._ready()
+        posterior, function = self._ready(), self._in_torch()
+        kind = like(np.zeros(0), x).dtype
         if pred_type == "nn":
-            draws = self._in_torch().sampled(x, self._ready().draw(0, n_samples, seed))
-            return MeanCovariance(draws.mean(0).to(x.dtype), draws.var(0).to(x.dtype), None)
-        mean, covariance = self._in_torch().gaussian(x, self._dense_covariance(), joint)
+            draws = function.sampled(x, posterior.draw(0, n_samples, seed))
+            return MeanCovariance(draws.mean(0).to(kind), draws.var(0).to(kind), None)
+        mean, covariance = function.gaussian(x, self._dense_covariance(), joint)
         if diagonal_output and not joint:
             covariance = covariance.diagonal(dim1=-2, dim2=-1)
-        return MeanCovariance(mean.to(x.dtype), covariance.to(x.dtype), None)
+        return MeanCovariance(mean.to(kind), covariance.to(kind), None)
 
     def predict(
         self,

@@ -52,9 +52,8 @@ def likelihood_name(likelihood: str, n_outputs: int | None = None) -> str:
     if name == "classification":
         return "bernoulli" if n_outputs == 1 else "categorical"
     if name == "reward_modeling":
-        raise UnsupportedError(
-            "the likelihood reward_modeling is not offered; fit pairs as classification of their two rewards"
-        )
+        # Of two rewards the greater one is preferred: a choice between two classes.
+        return "categorical"
     known = ("gaussian", "heteroscedastic", "categorical", "bernoulli", "poisson")
     if name not in known:
         raise InputError(f"there is no likelihood `{name}`; use regression, classification or one of {', '.join(known)}")

@@ -16,7 +16,7 @@ from riemannian_laplace.data import is_torch, like, read_targets
 from riemannian_laplace.errors import InputError, UnsupportedError
 from riemannian_laplace.settings import from_bytes, to_bytes
 
-__all__ = ["MeanCovariance", "Prediction"]
+__all__ = ["MeanCovariance", "Prediction", "normalised_bridge"]
 
 
 class MeanCovariance(tuple[Any, Any]):
@@ -45,6 +45,27 @@ class MeanCovariance(tuple[Any, Any]):
 
     def __getnewargs__(self) -> tuple[Any, Any, None]:
         return self[0], self[1], None
+
+
+def normalised_bridge(mean: Any, covariance: Any) -> Any:
+    """The Laplace bridge from logits that are first divided by the root of their mean variance over √(C/2).
+
+    >>> import numpy as np
+    >>> normalised_bridge(np.array([[0.0, 0.0]]), np.eye(2)[None]).tolist()
+    [[0.5, 0.5]]
+    """
+    given = mean
+    mean, covariance = (np.asarray(part.cpu() if is_torch(part) else part, dtype=np.float64) for part in (mean, covariance))
+    count = mean.shape[1]
+    if count == 1:
+        raise InputError("the bridge is for two classes or more, each with an output of its own")
+    rows, total = covariance.sum(2), covariance.sum((1, 2))
+    mean = mean - rows * (mean.sum(1) / total)[:, None]
+    variance = np.diagonal(covariance, axis1=1, axis2=2) - rows**2 / total[:, None]
+    scale = variance.mean(1, keepdims=True) / np.sqrt(count / 2)
+    mean, variance = mean / np.sqrt(scale), variance / scale
+    concentration = (1 - 2 / count + np.exp(mean) / count**2 * np.exp(-mean).sum(1, keepdims=True)) / variance
+    return like(concentration / concentration.sum(1, keepdims=True), given)
 
 
 class Prediction:

@@ -1,4 +1,7 @@
-"""scikit-learn's face: estimators that train a small network, fit its Laplace posterior and tune it.
+"""scikit-learn's face: estimators that train a small network and fit its Laplace posterior.
+
+Training is the engine's default: standardised data, and a mode of the posterior under the prior that predicts held-out folds
+best; larger problems are trained by Adam with early stopping, and their prior is tuned by the evidence.
 
 They work in pipelines and cross-validation:
 
@@ -19,14 +22,15 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import LabelEncoder, StandardScaler
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from riemannian_laplace import _core
 from riemannian_laplace.errors import LaplaceWarning, NumericalError
 from riemannian_laplace.laplace import Laplace
+from riemannian_laplace.settings import read_scaling
 
 __all__ = ["LaplaceClassifier", "LaplaceRegressor"]
 
@@ -38,8 +42,6 @@ class _LaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         hidden_layer_sizes: Sequence[int] = (20,),
         activation: str = "tanh",
-        alpha: float = 1e-3,
-        max_iter: int = 500,
         subset_of_weights: str = "all",
         hessian_structure: str = "full",
         pred_type: str = "glm",
@@ -49,8 +51,6 @@ class _LaplaceEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
-        self.alpha = alpha
-        self.max_iter = max_iter
         self.subset_of_weights = subset_of_weights
         self.hessian_structure = hessian_structure
         self.pred_type = pred_type
@@ -58,33 +58,42 @@ class _LaplaceEstimator(BaseEstimator):  # type: ignore[misc]
         self.metric = metric
         self.random_state = random_state
 
-    def _network_settings(self) -> dict[str, Any]:
-        return {
-            "hidden_layer_sizes": tuple(self.hidden_layer_sizes),
-            "activation": self.activation,
-            "solver": "lbfgs",
-            "alpha": self.alpha,
-            "max_iter": self.max_iter,
-            "random_state": self.random_state,
+    def _fit(self, likelihood: str, x: Any, y: Any, n_outputs: int, scaling: dict[str, Any]) -> None:
+        """Trains the network, and fits its posterior under the prior and the noise that training chose."""
+        if len(x) < 2:
+            raise ValueError("n_samples=1: a network and its error bars need at least 2 samples")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        plan = {
+            "likelihood": likelihood,
+            "widths": [x.shape[1], *map(int, self.hidden_layer_sizes), n_outputs],
+            "activation": {"logistic": "sigmoid"}.get(self.activation, self.activation),
+            "seed": seed,
         }
-
-    def _train(self, network: Any, x: Any, y: Any) -> None:
-        """Trains the network. Whether it reached a mode is judged by the posterior, which warns."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            network.fit(x, y)
-        self.network_ = network
-        self.n_iter_ = network.n_iter_
-
-    def _posterior(self, likelihood: str, x: Any, y: Any, scaling: dict[str, Any]) -> None:
+        columns = {"inputs": None, "targets": None, "classes": None, "scaling": read_scaling(scaling)}
+        targets = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
+        self.network_, precision, sigma = _core.train(x, targets, columns, plan)
+        if sigma is not None:
+            sigma = (np.asarray(sigma) * np.asarray(scaling["targets"]["scale"])).tolist()
         la = Laplace(
-            self.network_, likelihood, self.subset_of_weights, self.hessian_structure, scaling=scaling
+            self.network_,
+            likelihood,
+            self.subset_of_weights,
+            self.hessian_structure,
+            sigma_noise=sigma,
+            prior_precision=1.0 if precision is None or self.subset_of_weights != "all" else precision,
+            scaling=scaling,
+            seed=seed,
         )
-        la.fit(x, y, progress_bar=False)
-        try:
-            la.optimize_prior_precision(progress_bar=False)
-        except NumericalError as error:
-            warnings.warn(f"the prior is left untuned: {error}", LaplaceWarning, stacklevel=3)
+        with warnings.catch_warnings():
+            if precision is None:
+                # Early stopping ends before a mode.
+                warnings.simplefilter("ignore", LaplaceWarning)
+            la.fit(x, targets, progress_bar=False)
+        if precision is None or self.subset_of_weights != "all":
+            try:
+                la.optimize_prior_precision(progress_bar=False)
+            except NumericalError as error:
+                warnings.warn(f"the prior is left untuned: {error}", LaplaceWarning, stacklevel=3)
         self.laplace_ = la
 
     def _predict(self, x: Any) -> Any:
@@ -101,16 +110,18 @@ def _standard(scaler: StandardScaler) -> dict[str, Any]:
 
 
 class LaplaceRegressor(RegressorMixin, _LaplaceEstimator):  # type: ignore[misc]
-    """Regression with error bars: an MLP on standardised data, its Laplace posterior, prior and noise tuned by evidence.
+    """Regression with error bars: a small network on standardised data, with its Laplace posterior.
 
     Parameters
     ----------
-    hidden_layer_sizes, activation, alpha, max_iter, random_state
-        Of the network, as in scikit-learn's ``MLPRegressor`` (trained by L-BFGS).
+    hidden_layer_sizes, activation
+        Of the network.
     subset_of_weights, hessian_structure
         As in :class:`riemannian_laplace.Laplace`.
     pred_type, n_samples, metric
         How to predict: ``"glm"``, ``"nn"`` or ``"riemannian"``.
+    random_state
+        The seed of the initial weights, of folds and of draws.
 
     Attributes
     ----------
@@ -137,30 +148,40 @@ class LaplaceRegressor(RegressorMixin, _LaplaceEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         y = y.astype(np.float64)
         columns = y.reshape(len(y), -1)
-        inputs, targets = StandardScaler().fit(X), StandardScaler().fit(columns)
-        scaled = targets.transform(columns)
-        self.n_targets_ = columns.shape[1] if y.ndim == 2 else 1
         self._is_column = y.ndim == 2
-        self._train(
-            MLPRegressor(**self._network_settings()), inputs.transform(X), scaled if scaled.shape[1] > 1 else scaled[:, 0]
-        )
-        self._posterior("regression", X, columns, {"inputs": _standard(inputs), "targets": _standard(targets)})
+        scaling = {"inputs": _standard(StandardScaler().fit(X)), "targets": _standard(StandardScaler().fit(columns))}
+        self._fit("gaussian", X, columns, columns.shape[1], scaling)
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of y; with ``return_std`` also its standard deviation, noise included."""
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """The mean of y; with ``return_std`` also its standard deviation, with ``return_cov`` the covariance of all y
+        jointly (for one target and ``pred_type="glm"``). Both contain the noise."""
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, not both")
+        if return_cov:
+            check_is_fitted(self, "laplace_")
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+            mean, covariance = self.laplace_(X, joint=True)
+            noise = np.tile(np.broadcast_to(np.atleast_1d(self.laplace_.sigma_noise), self.laplace_.n_outputs), len(X))
+            return mean if not self._is_column else mean.reshape(len(X), -1), covariance + np.diag(noise**2)
         prediction = self._predict(X)
         mean = self._shaped(prediction.mean)
         return (mean, self._shaped(prediction.standard_deviation)) if return_std else mean
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Any:
+        """Draws of y at each input, noise included: (inputs, draws), or (inputs, targets, draws)."""
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        draws = self._predict(X).draws(n_samples, seed)
+        return np.moveaxis(draws, 0, -1) if self._is_column else draws[:, :, 0].T
 
     def _shaped(self, values: Any) -> Any:
         return values if self._is_column else values[:, 0]
 
 
 class LaplaceClassifier(ClassifierMixin, _LaplaceEstimator):  # type: ignore[misc]
-    """Classification with calibrated probabilities: an MLP on standardised inputs, its Laplace posterior, the prior tuned
-    by evidence. The parameters are those of :class:`LaplaceRegressor`, and ``link_approx`` that of
-    :class:`riemannian_laplace.Laplace`.
+    """Classification with calibrated probabilities: a small network on standardised inputs, with its Laplace posterior.
+
+    The parameters are those of :class:`LaplaceRegressor`, and ``link_approx`` that of :class:`riemannian_laplace.Laplace`.
 
     >>> import numpy as np
     >>> x = np.linspace(-3, 3, 60)[:, None]
@@ -174,27 +195,16 @@ class LaplaceClassifier(ClassifierMixin, _LaplaceEstimator):  # type: ignore[mis
         self,
         hidden_layer_sizes: Sequence[int] = (20,),
         activation: str = "tanh",
-        alpha: float = 1e-3,
-        max_iter: int = 500,
         subset_of_weights: str = "all",
         hessian_structure: str = "full",
         pred_type: str = "glm",
-        link_approx: Literal["centred", "probit", "mc", "bridge"] = "centred",
+        link_approx: Literal["centred", "probit", "mc", "bridge", "bridge_norm"] = "centred",
         n_samples: int = 100,
         metric: str = "fisher",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            hidden_layer_sizes,
-            activation,
-            alpha,
-            max_iter,
-            subset_of_weights,
-            hessian_structure,
-            pred_type,
-            n_samples,
-            metric,
-            random_state,
+            hidden_layer_sizes, activation, subset_of_weights, hessian_structure, pred_type, n_samples, metric, random_state
         )
         self.link_approx = link_approx
 
@@ -204,11 +214,11 @@ class LaplaceClassifier(ClassifierMixin, _LaplaceEstimator):  # type: ignore[mis
         check_classification_targets(y)
         encoder = LabelEncoder().fit(y)
         self.classes_ = encoder.classes_
-        if len(self.classes_) < 2:
+        count = len(self.classes_)
+        if count < 2:
             raise ValueError("Classifier can't train when only one class is present.")
-        labels, inputs = encoder.transform(y), StandardScaler().fit(X)
-        self._train(MLPClassifier(**self._network_settings()), inputs.transform(X), labels)
-        self._posterior("classification", X, labels, {"inputs": _standard(inputs)})
+        likelihood, outputs = ("bernoulli", 1) if count == 2 else ("categorical", count)
+        self._fit(likelihood, X, encoder.transform(y), outputs, {"inputs": _standard(StandardScaler().fit(X))})
         return self
 
     def predict_proba(self, X: Any) -> Any:

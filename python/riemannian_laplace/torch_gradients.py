@@ -6,13 +6,14 @@ float64 as functions of x; G⁻¹ is the engine's and constant. So torch's autog
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call, jacrev, vmap
+from torch.utils._pytree import tree_map
 
 from riemannian_laplace.data import Matrix
 from riemannian_laplace.errors import InputError
@@ -23,6 +24,12 @@ __all__ = ["DifferentiablePosterior"]
 
 #: Sampled networks are evaluated this many numbers of outputs at a time.
 _DRAWS = 64
+
+
+def _precise(x: Any) -> Any:
+    if isinstance(x, Mapping):
+        return {name: _precise(value) for name, value in x.items() if isinstance(value, torch.Tensor)}
+    return x.double() if x.is_floating_point() else x
 
 
 class DifferentiablePosterior:
@@ -55,12 +62,12 @@ class DifferentiablePosterior:
         outputs = outputs if isinstance(outputs, torch.Tensor) else outputs.logits
         return outputs.reshape(len(outputs), -1)
 
-    def jacobians(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """f of N × P and J of N × P × D, as functions of x."""
-        x = x.double() if x.is_floating_point() else x
+    def jacobians(self, x: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """f of N × P and J of N × P × D, as functions of x: a tensor, or a dictionary of tensors."""
+        x = _precise(x)
 
-        def single(tensors: dict[str, torch.Tensor], point: torch.Tensor) -> torch.Tensor:
-            return self._outputs(tensors, point[None])[0]
+        def single(tensors: dict[str, torch.Tensor], point: Any) -> torch.Tensor:
+            return self._outputs(tensors, tree_map(lambda value: value[None], point))[0]
 
         with unfused():
             outputs = self._outputs(self.tensors, x)
@@ -68,7 +75,7 @@ class DifferentiablePosterior:
         rows = torch.cat([blocks[name].reshape(*outputs.shape, -1) for name in self.tensors], dim=-1)
         return outputs, rows if self.places is None else rows[..., self.places]
 
-    def gaussian(self, x: torch.Tensor, covariance: Matrix, joint: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    def gaussian(self, x: Any, covariance: Matrix, joint: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """The mean, and the covariance of each point or of all points jointly."""
         mean, rows = self.jacobians(x)
         sigma = torch.as_tensor(covariance)
@@ -77,9 +84,9 @@ class DifferentiablePosterior:
             return mean.reshape(-1), flat @ sigma @ flat.T
         return mean, rows @ sigma @ rows.transpose(-1, -2)
 
-    def sampled(self, x: torch.Tensor, draws: Matrix) -> torch.Tensor:
+    def sampled(self, x: Any, draws: Matrix) -> torch.Tensor:
         """The outputs of networks with these weights, one per row: draws × N × P."""
-        x = x.double() if x.is_floating_point() else x
+        x = _precise(x)
         parts = []
         with unfused():
             for start in range(0, len(draws), _DRAWS):

@@ -65,6 +65,18 @@ impl Samples {
         PyArray1::from_slice(py, &self.samples.path_drift)
     }
 
+    /// The error of each end: the largest at a data point in noise levels; inf where it was not estimated.
+    #[getter]
+    fn end_error<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, &self.samples.end_error)
+    }
+
+    /// What is certified of each: "path", "law" or None.
+    #[getter]
+    fn certificate(&self) -> Vec<Option<&'static str>> {
+        self.samples.certificate.iter().map(|certificate| certificate.map(|certificate| certificate.name())).collect()
+    }
+
     /// 0 reached, 1 step limit, 2 not finite, 3 no logarithm.
     #[getter]
     fn status<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {

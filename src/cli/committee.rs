@@ -292,6 +292,31 @@ impl Members {
     }
 }
 
+impl Members {
+    /// Checks that a folder can take a committee.
+    pub fn check_folder(&self, from: &Path, path: &Path) -> Result<(), Failure> {
+        if path.exists() && path.canonicalize().ok() == from.canonicalize().ok() {
+            let problem = "the calibrated committee goes to a folder of its own; --out names that of --posterior";
+            return Err(Failure::Usage(problem.to_string()));
+        }
+        CommitteeFolder::at(path).map(drop)
+    }
+
+    /// Writes the committee that was read from one folder to another, with the calibration of its first member. The list is
+    /// written last.
+    pub fn write_calibrated(&self, from: &Path, to: &Path) -> Result<(), Failure> {
+        let list = check_list(from)?;
+        let folder = Folder::create(to)?;
+        let members = std::iter::once(&self.laplace).chain(self.others.iter().map(|(_, laplace)| laplace));
+        for (entry, laplace) in list.members.iter().zip(members) {
+            laplace.save(&folder.at(&entry.posterior)?, super::calibrate::contents(laplace))?;
+        }
+        let broken = |error: serde_json::Error| Error::Write { path: to.join(LIST), source: error.into() };
+        let text = serde_json::to_string_pretty(&list).map_err(broken)?;
+        Ok(folder.write(LIST, format!("{text}\n").as_bytes())?)
+    }
+}
+
 /// What `train --json` adds.
 #[derive(Debug, Serialize)]
 pub struct CommitteeReport {

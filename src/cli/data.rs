@@ -139,12 +139,13 @@ impl DataArgs {
         Ok(Box::new(self.leave_out.rows_for_posterior(path, &[], &[], posterior, console)?))
     }
 
-    /// The data on which a posterior is to be scored, in the units of the file, read as its rows are needed.
-    pub fn rows_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<Source, Failure> {
+    /// The data on which a posterior is to be scored, in the units of the file, read as its rows are needed. The columns
+    /// `others` are read for another purpose, and not mentioned as left out.
+    pub fn rows_beside(&self, posterior: &Laplace, others: &[String], console: &Console) -> Result<Source, Failure> {
         refuse_sharing(&self.data, console)?;
         let schema = posterior.schema().without_scaling();
         self.check_target_names(&schema)?;
-        self.open(StreamColumns::Schema(schema), &self.leave_out.options(&[], &[])?, console)
+        self.open(StreamColumns::Schema(schema), &self.leave_out.options(&[], &[])?, others, console)
     }
 
     /// Opens the file to be read in batches: the columns of a schema, or those that the options name.
@@ -157,16 +158,23 @@ impl DataArgs {
             None => self.options_of(new)?,
         };
         let classes = if new.likelihood.takes_classes() { Classes::Yes } else { Classes::No };
-        let source = self.open(source::columns(schema, &self.target, classes), &options, console)?;
+        let source = self.open(source::columns(schema, &self.target, classes), &options, &[], console)?;
         if schema.is_none() {
             note_encoding(&self.data, source.schema(), console);
         }
         Ok(source)
     }
 
-    fn open(&self, columns: StreamColumns, options: &TableOptions, console: &Console) -> Result<Source, Failure> {
+    fn open(
+        &self,
+        columns: StreamColumns,
+        options: &TableOptions,
+        others: &[String],
+        console: &Console,
+    ) -> Result<Source, Failure> {
         let rows = CsvStream::open(&self.data, options, columns, console.team().clone())?;
-        self.leave_out.note_stream(&self.data, &rows, rows.schema().ignored(), console)?;
+        let silent = [rows.schema().ignored(), others].concat();
+        self.leave_out.note_stream(&self.data, &rows, &silent, console)?;
         self.check_inputs(rows.schema())?;
         Ok(Source::stream(&self.data, rows))
     }
@@ -227,6 +235,11 @@ pub struct OptionalDataArgs {
 }
 
 impl OptionalDataArgs {
+    /// What is left out of files.
+    pub fn leave_out(&self) -> &LeaveOutArgs {
+        &self.leave_out
+    }
+
     /// The file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.data.as_deref()

@@ -3,24 +3,31 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use riemannian_laplace::internals::conformal::Conditions;
 use riemannian_laplace::internals::evaluate::{
-    self, Curves, Detail, KeepUncertainty, OodScores, ScoringOptions, score_over, uncertainty_over,
+    self, Coverage, CoverageOptions, Curves, Detail, KeepUncertainty, OodScores, ScoringOptions, coverage_over,
+    score_over, uncertainty_over,
 };
-use riemannian_laplace::internals::predict::SamplingReport;
-use riemannian_laplace::{Batches, Error, Scores};
+use riemannian_laplace::internals::predict::{self, SamplingReport};
+use riemannian_laplace::{Batches, Error, Laplace, Scores};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::announce::announce_predicting;
+use super::arguments;
 use super::certificate::CertificateArgs;
 use super::committee::Members;
+use super::conditions;
 use super::console::Console;
+use super::coverage_text;
 use super::data::DataArgs;
 use super::failure::Failure;
 use super::method::{Method, MethodArgs, name_of, sampling_report};
 use super::output::{print, print_json, short};
 use super::posterior::PosteriorArgs;
+use super::promise::Sets;
 use super::score_text::{curves_in_words, in_columns, in_rows, items};
+use super::source::Source;
 
 /// Score predictions against observed targets
 #[derive(Debug, Args)]
@@ -42,6 +49,14 @@ pub struct EvaluateArgs {
     /// reliability curve of classes
     #[arg(long)]
     curves: bool,
+    /// Also print how intervals, or sets of classes, of this level hold: coverage with its binomial error, mean width or number
+    /// of classes, coverage by tercile of the predicted spread and by group. A calibrated posterior shows it anyway, at its own
+    /// level and beside the intervals as fitted
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "0.9", value_parser = arguments::share)]
+    intervals: Option<f64>,
+    /// The sets of classes of a calibrated posterior [default: lac]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    sets: Option<Sets>,
     /// Print the scores as one JSON object
     #[arg(long)]
     json: bool,
@@ -81,6 +96,8 @@ struct Scored {
     curves: Option<Curves>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     outside: Option<OodScores>,
+    #[serde(rename = "hold", skip_serializing_if = "Vec::is_empty")]
+    coverage: Vec<Coverage>,
     #[serde(skip)]
     samples: Option<SamplingReport>,
 }
@@ -91,7 +108,8 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
     let members = Members::load(&args.posterior, console)?;
     members.check(&args.method)?;
     let laplace = &members.laplace;
-    let data = args.data.rows_for_posterior(laplace, console)?;
+    let columns = conditions::Columns::of(laplace);
+    let data = args.data.rows_beside(laplace, &columns.names(), console)?;
     data.check_against(&**laplace.model(), laplace.family())?;
     let outside = args.ood.as_ref().map(|path| args.data.inputs_of(path, laplace, console)).transpose()?;
     let asked = args.method.methods();
@@ -121,6 +139,7 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
         let far = outside.as_deref().map(|rows| uncertainty_over(laplace, rows, &asked_for, &progress)).transpose()?;
         (of_data, far.flatten())
     };
+    let coverage = coverage(args, laplace, &data, &columns, &asked_for, console)?;
     // Of a team, the first rank has the scores and tells them.
     let Some(of_data) = of_data else { return Ok(()) };
     let mut all = Vec::new();
@@ -131,6 +150,7 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
             scores: finite_scores(scored)?,
             curves: args.curves.then(|| scored.tally.curves()),
             outside: far.map(|(near, far)| near.tell_from(far)).transpose()?,
+            coverage: coverage.get(index).cloned().unwrap_or_default(),
             samples: sampling_report(library),
         });
     }
@@ -146,6 +166,28 @@ pub fn run(args: &EvaluateArgs, console: &Console) -> Result<(), Failure> {
         }
     }
     all.iter().filter_map(|scored| scored.samples).try_for_each(|report| args.certificate.check(report))
+}
+
+/// How intervals or sets hold, where that was asked for or the posterior is calibrated.
+fn coverage(
+    args: &EvaluateArgs,
+    laplace: &Laplace,
+    data: &Source,
+    columns: &conditions::Columns,
+    methods: &[predict::Method],
+    console: &Console,
+) -> Result<Vec<Vec<Coverage>>, Failure> {
+    if args.intervals.is_none() && laplace.calibration().is_none() {
+        return Ok(Vec::new());
+    }
+    let at = match data.rows() {
+        Some(rows) => columns.read(rows)?,
+        None => Conditions::default(),
+    };
+    let options = CoverageOptions { level: args.intervals, score: args.sets.map(Sets::score), at };
+    let progress = console.bar("intervals", data.batches().n_rows());
+    let all = coverage_over(laplace, data.batches(), methods, &options, &progress);
+    Ok(all.map_err(|error| data.locate(error))?.unwrap_or_default())
 }
 
 fn finite_scores(scored: &evaluate::Scored) -> Result<Scores, Failure> {
@@ -242,8 +284,12 @@ fn text(args: &EvaluateArgs, members: &Members, all: &[Scored], best: Option<&Be
     let describe = |scored: &Scored| args.method.describe(scored.method, members.laplace.family());
     let scores = |scored: &Scored| items(&scored.scores, scored.outside.as_ref());
     let curves = |scored: &Scored| scored.curves.as_ref().map(curves_in_words).unwrap_or_default();
+    let hold =
+        |scored: &Scored| coverage_text::lines(&name_of(scored.method), &scored.coverage, members.laplace.family());
     let (Some(best), true) = (best, args.method.is_all()) else {
-        let alone = |scored| in_rows(format!("{title} ({})", describe(scored)), &scores(scored)) + &curves(scored);
+        let alone = |scored| {
+            in_rows(format!("{title} ({})", describe(scored)), &scores(scored)) + &curves(scored) + &hold(scored)
+        };
         return all.iter().map(alone).collect();
     };
     let line = |scored: &Scored| {
@@ -255,5 +301,6 @@ fn text(args: &EvaluateArgs, members: &Members, all: &[Scored], best: Option<&Be
     for scored in all.iter().filter(|scored| scored.curves.is_some()) {
         text += &format!("calibration of {}\n{}", name_of(scored.method), curves(scored));
     }
+    text += &all.iter().map(hold).collect::<String>();
     text + &best.in_words()
 }

@@ -37,8 +37,10 @@ pub struct ExpArgs {
 const EXAMPLE: &str = "\
 Tensors written: theta [S,D], velocity [S,D] (at the end), nfev [S] (evaluations), drift [S] (relative change of vᵀGv), \
 path_drift [S] (its largest on the way), off_graph [S] (distance from the graph of the whitened outputs, for all \
-likelihoods but heteroscedastic), status [S] (0 reached, 1 step limit, 2 not finite), certified [S] (1: reached \
-with a drift of at most 1e-3, or within --drift-target, and on the way of at most five times that).
+likelihoods but heteroscedastic), end_error [S] (difference from the end at a tenth of the tolerance: the largest at a data \
+point, in noise levels), status [S] (0 reached, 1 step limit, 2 not finite), certificate [S] (2 path, 1 law, 0 neither), \
+certified [S] (1: path or law). A path is certified with a drift of at most 1e-3 (or --drift-target), on the way of at most \
+five times that, off_graph and end_error of at most 0.1.
 
 The metric of a relu or leaky_relu network jumps at its kinks, where vᵀGv changes; --smoothing 0.05 follows the smooth \
 metric that `rla sample` uses.

@@ -19,6 +19,7 @@ use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, Pr
 
 use super::announce::announce_fit;
 use super::arguments::{self, LikelihoodName};
+use super::calibrate::CalibrateOnArgs;
 use super::classes;
 use super::columns::EncodeArgs;
 use super::console::Console;
@@ -74,6 +75,8 @@ pub struct FitArgs {
     validation: ValidationArgs,
     #[command(flatten)]
     tempering: TemperingArgs,
+    #[command(flatten)]
+    calibration: CalibrateOnArgs,
     /// What the data's share of the posterior precision is made of: the generalised Gauss-Newton matrix, the squared
     /// scores of the targets, or the exact Hessian
     #[arg(long, value_name = "KIND", default_value = "ggn", value_parser = curvature())]
@@ -110,6 +113,9 @@ Example, a network from elsewhere, with the order of its inputs and of its class
 Example, tuned on held-out data instead:
   rla fit --model model.safetensors --data train.csv --target y \\
       --likelihood gaussian --optimize-on validation.csv --out posterior.safetensors
+
+Example, with intervals that hold what they promise, from rows that were kept apart:
+  rla fit --model model.safetensors --data train.csv --optimize --calibrate-on held_out.csv --out posterior.safetensors
 
 Example, classes: the prior tuned by evidence, then the temperature on held-out data \
 (predict and evaluate with --link centred-probit):
@@ -187,6 +193,7 @@ pub fn run(args: &FitArgs, console: &Console) -> Result<(), Failure> {
     if let (Contents::TrainingData, Some(rows)) = (contents, &streamed) {
         laplace.keep_data(rows.read_all()?)?;
     }
+    args.calibration.calibrate(&args.data, &mut laplace, console)?;
     // A file that is being written is left to be whole or not at all, as ever.
     drop(watch);
     laplace.save(out.path(), contents)?;
@@ -256,7 +263,7 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(model.check.as_deref()));
     inputs.extend(args.form.file());
     inputs.extend(args.validation.path().into_iter().chain(args.tempering.path()));
-    inputs.extend(args.prior.files());
+    inputs.extend(args.prior.files().into_iter().chain(args.calibration.path()));
     let out = OutputFile::at(&args.out, &inputs)?;
     let weights = args.form.weights()?;
     let file = model.read(&family, console)?;

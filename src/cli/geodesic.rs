@@ -6,8 +6,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ndarray::Array2;
 use riemannian_laplace::Laplace;
-use riemannian_laplace::internals::geodesic::{Accuracy, MetricBatch, MetricOptions, MetricSolver, Outcome};
-use riemannian_laplace::internals::laplace::{IterativeOptions, MatrixFreeOptions, SolverName};
+use riemannian_laplace::internals::geodesic::{
+    Accuracy, END_BOUND, EndCheck, MetricBatch, MetricOptions, MetricSolver, Outcome,
+};
+use riemannian_laplace::internals::metric::{IterativeOptions, MatrixFreeOptions, SolverName};
 use riemannian_laplace::internals::ode::Integrator;
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{GeodesicOptions, MetricName, Samples, Smoothing};
@@ -76,6 +78,9 @@ pub struct IntegratorArgs {
     /// The integrator [default: adams for a drift target, dopri5 for fixed tolerances]
     #[arg(long, alias = "solver", value_name = "NAME", value_parser = integrator())]
     integrator: Option<Integrator>,
+    /// Whether the end of each geodesic is compared at two tolerances, without which no path is certified, only the law
+    #[arg(long, value_enum, default_value_t = EndCheckName::Auto)]
+    end_check: EndCheckName,
     /// The most steps of one integration [default: 4096, or six times that for adams]
     #[arg(long, value_name = "N", value_parser = arguments::count)]
     max_steps: Option<usize>,
@@ -102,9 +107,79 @@ impl IntegratorArgs {
         let integrator = self.integrator.unwrap_or(usual.integrator);
         let of_integrator = if integrator == Integrator::Adams { GeodesicOptions::default() } else { fixed_tolerances };
         let max_steps = self.max_steps.unwrap_or(of_integrator.max_steps);
-        let options = GeodesicOptions { accuracy, integrator, max_steps, ..usual };
+        let end_check = self.end_check.value();
+        let options = GeodesicOptions { accuracy, integrator, max_steps, end_check, ..usual };
         options.validate()?;
         Ok(options)
+    }
+}
+
+/// When ends are compared at two tolerances, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EndCheckName {
+    /// With fewer than 50,000 weights
+    Auto,
+    /// Always, for two thirds more evaluations
+    Always,
+    /// Never
+    Never,
+}
+
+impl EndCheckName {
+    fn value(self) -> EndCheck {
+        match self {
+            EndCheckName::Auto => EndCheck::Auto,
+            EndCheckName::Always => EndCheck::Always,
+            EndCheckName::Never => EndCheck::Never,
+        }
+    }
+}
+
+/// What `--json` prints about certificates and what they cost.
+#[derive(Debug, Serialize)]
+pub struct CertificateReport {
+    certified_path: usize,
+    certified_law: usize,
+    /// Of certified paths, in σ at the data.
+    max_end_error: Option<f64>,
+    mean_nfev_check: f64,
+    mean_attempts: f64,
+}
+
+impl CertificateReport {
+    pub fn new(samples: &Samples) -> Self {
+        let certified = samples.certified.iter().filter(|certified| **certified).count();
+        let certified_path = samples.path_certified();
+        Self {
+            certified_path,
+            certified_law: certified - certified_path,
+            max_end_error: samples.max_end_error(),
+            mean_nfev_check: samples.mean_check_evaluations(),
+            mean_attempts: samples.attempts.iter().sum::<usize>() as f64 / samples.len().max(1) as f64,
+        }
+    }
+
+    /// The same for people.
+    pub fn add_to(&self, summary: &mut Summary) {
+        let (path, law) = (self.certified_path, self.certified_law);
+        summary.row("path certified", path, "the end is that of this velocity's geodesic, to the error below");
+        summary.row(
+            "law certified",
+            law,
+            "speed and graph kept; the distribution is right, single ends are not reproducible",
+        );
+        if let Some(error) = self.max_end_error {
+            summary.row(
+                "end error",
+                short(error),
+                "the largest of a certified path: outputs at the data, in noise levels",
+            );
+        }
+        summary.row(
+            "nfev of check",
+            short(self.mean_nfev_check),
+            "further evaluations per sample, for the error of the end",
+        );
     }
 }
 
@@ -248,11 +323,12 @@ pub fn report_failures(samples: &Samples, console: &Console) {
     let uncertified = samples.uncertified();
     if uncertified > 0 {
         let worst = match samples.max_drift() {
-            drift if drift.is_nan() => "and that of some could not be computed".to_string(),
-            drift => format!("the worst by {drift:.1e}"),
+            drift if drift.is_nan() => "a drift that could not be computed".to_string(),
+            drift => format!("a drift of up to {drift:.1e}"),
         };
         console.warn(format!(
-            "{uncertified} of {} drift more than the target, {worst}: their end points are not reliable",
+            "{uncertified} of {} are uncertified, with {worst}, or because their end depends on the tolerance by more than \
+             {END_BOUND} σ at the data: they are not reliable",
             counted(samples.len(), "geodesic"),
         ));
     }

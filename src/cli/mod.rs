@@ -2,11 +2,14 @@
 
 mod announce;
 mod arguments;
+mod calibrate;
 mod certificate;
 mod classes;
 mod columns;
 mod committee;
+mod conditions;
 mod console;
+mod coverage_text;
 mod data;
 mod draws;
 mod evaluate;
@@ -18,6 +21,7 @@ mod fit_report;
 mod fit_score;
 mod follow;
 mod geodesic;
+mod influence;
 mod input_order;
 mod log;
 mod loo;
@@ -34,6 +38,7 @@ mod predict;
 mod predict_columns;
 mod prior;
 mod prior_path;
+mod promise;
 mod report;
 mod report_json;
 mod sample;
@@ -45,6 +50,7 @@ mod signals;
 mod smoothing;
 mod source;
 mod stoppable;
+mod suggest;
 mod team;
 mod tempering;
 mod threads;
@@ -101,8 +107,11 @@ enum Command {
     Fit(Box<fit::FitArgs>),
     Predict(predict::PredictArgs),
     Evaluate(evaluate::EvaluateArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Loo(loo::LooArgs),
     Report(report::ReportArgs),
+    Suggest(suggest::SuggestArgs),
+    Influence(influence::InfluenceArgs),
     Sample(sample::SampleArgs),
     Export(export::ExportArgs),
     Merge(merge::MergeArgs),
@@ -168,8 +177,11 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Fit(args) => fit::run(args, &console),
         Command::Predict(args) => predict::run(args, &console),
         Command::Evaluate(args) => evaluate::run(args, &console),
+        Command::Calibrate(args) => calibrate::run(args, &console),
         Command::Loo(args) => loo::run(args, &console),
         Command::Report(args) => report::run(args, &console),
+        Command::Suggest(args) => suggest::run(args, &console),
+        Command::Influence(args) => influence::run(args, &console),
         Command::Sample(args) => sample::run(args, &console),
         Command::Export(args) => export::run(args, &console),
         Command::Merge(args) => merge::run(args, &console),

@@ -199,15 +199,17 @@ impl<'a> Columns<'a> {
         text.push('\n');
     }
 
-    /// The first value that is NaN or infinite: its row, its column, and what it is.
-    pub fn not_finite(&self) -> Option<(usize, String, f64)> {
+    /// The first value that is NaN, or infinite where it may not be: its row, its column, and what it is.
+    pub fn not_finite(&self, may_be_infinite: impl Fn(&str) -> bool) -> Option<(usize, String, f64)> {
         let find = |(name, values): (&'_ String, &Values<'a>)| {
             let view = match values {
                 Values::Numbers(values) => *values,
                 Values::Owned(values) => values.view(),
                 Values::Words(_) => return None,
             };
-            let (row, value) = view.iter().enumerate().find(|(_, value)| !value.is_finite())?;
+            let endless = may_be_infinite(name);
+            let is_wrong = |value: &f64| value.is_nan() || (value.is_infinite() && !endless);
+            let (row, value) = view.iter().enumerate().find(|(_, value)| is_wrong(value))?;
             Some((row, name.clone(), *value))
         };
         self.names.iter().zip(&self.values).filter_map(find).min_by_key(|(row, _, _)| *row)

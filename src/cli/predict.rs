@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use riemannian_laplace::internals::data::{Batch, CsvStream, JoinedRow, Pieces};
+use riemannian_laplace::internals::evaluate::{fold_scores, promised_by_folds};
 use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::team::Team;
 use riemannian_laplace::{Batches, Error, Laplace, Method};
@@ -16,12 +17,14 @@ use super::certificate::CertificateArgs;
 use super::classes;
 use super::columns::{LeaveOutArgs, refuse_twice};
 use super::committee::{self, Members};
+use super::conditions;
 use super::console::{Console, Progress};
 use super::failure::Failure;
 use super::method::{Method as MethodName, MethodArgs, sampling_report};
 use super::output::{Line, OutputFile, cell, counted, header, print_with};
 use super::posterior::PosteriorArgs;
 use super::predict_columns;
+use super::promise::{Promise, PromiseArgs};
 
 /// Predict at new inputs, with uncertainty
 #[derive(Debug, Args)]
@@ -44,9 +47,12 @@ pub struct PredictArgs {
     method: MethodArgs,
     #[command(flatten)]
     certificate: CertificateArgs,
-    /// The probability that an observation lies between `lower` and `upper`
-    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = arguments::share, allow_negative_numbers = true)]
-    interval: f64,
+    /// The probability that an observation lies between `lower` and `upper`, or is in the set [default: the level of the
+    /// calibration, else 0.9]
+    #[arg(long, value_name = "SHARE", value_parser = arguments::share, allow_negative_numbers = true)]
+    interval: Option<f64>,
+    #[command(flatten)]
+    promise: PromiseArgs,
     /// Where to write the predictions (CSV, one row per input row) [default: standard output]
     #[arg(long, value_name = "CSV")]
     out: Option<PathBuf>,
@@ -61,7 +67,10 @@ several)
                 mutual_information between class and weights where samples are drawn, else logit_variance
   bernoulli     p1, or p_WORD of the second class
   poisson       mean, total_variance, lower, upper
+  calibrated classes also have set (the classes that it contains, separated by |) and set_size
   --link none   f_mean_1, …, and the covariance f_cov_1_1, f_cov_1_2, …
+After `rla calibrate` the ends of the interval, or the set, contain y with probability at least --interval for rows like the \
+calibration rows, whatever the network is worth; a note says so. --interval-method as-fitted ignores the calibration.
 A row that is left out (--drop-missing) has empty predictions, and the last column, note, says why.
 
 Example:
@@ -91,7 +100,9 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
     members.check(&args.method)?;
     let laplace = &members.laplace;
     refuse_twice("--keep", &args.keep)?;
-    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, &args.keep, laplace, console)?;
+    let conditions = conditions::Columns::of(laplace);
+    let silent = [args.keep.clone(), conditions.names()].concat();
+    let rows = args.leave_out.rows_for_posterior(&args.inputs, &args.target, &silent, laplace, console)?;
     let keep = rows.find_columns(&args.keep)?;
     if let Some(classes) = classes::of(laplace.schema(), laplace.family(), laplace.model().n_outputs()) {
         console.note(format!("classes: {}", classes.in_words()));
@@ -100,9 +111,11 @@ pub fn run(args: &PredictArgs, console: &Console) -> Result<(), Failure> {
         announce_predicting(console, laplace, rows.n_rows());
     }
     let method = members.method(&args.method, args.method.single(), console)?;
+    let promise = args.promise.settle(args.interval, laplace, &method, args.method.wants_latent(), console)?;
     let samples = {
         let progress = console.bar("predicting", rows.n_rows());
-        let job = Job { args, laplace, method: &method, progress, team: console.team(), rows: &rows, keep };
+        let team = console.team();
+        let job = Job { args, laplace, method: &method, promise, conditions, progress, team, rows: &rows, keep };
         match &out {
             _ if !console.team().is_first() => return job.write(&mut std::io::sink()).map(drop),
             Some(file) => file.write(|out| job.write(out))?,
@@ -120,6 +133,9 @@ struct Job<'a> {
     args: &'a PredictArgs,
     laplace: &'a Laplace,
     method: &'a Method,
+    promise: Promise,
+    /// The columns that the promise depends on besides.
+    conditions: conditions::Columns,
     progress: Progress,
     team: &'a Team,
     rows: &'a CsvStream,
@@ -149,15 +165,16 @@ impl Job<'_> {
     /// Predictions at some rows: the lines of the CSV, after its header if these are the first rows.
     fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
         let lines = self.lines(batch.rows())?;
-        let first_row = batch.first_row;
+        let (first_row, range) = (batch.first_row, batch.rows());
+        let inputs = batch.inputs.into_owned();
         let located = |error: Error| match error {
             Error::NotFinite { what, row, column } => {
                 self.rows.locate(Error::NotFinite { what, row: first_row + row, column })
             }
             other => other,
         };
-        let prediction = self.laplace.predict(&batch.inputs.into_owned(), self.method).map_err(located)?;
-        let (latent, covariances, interval);
+        let prediction = self.laplace.predict(&inputs, self.method).map_err(located)?;
+        let (latent, covariances, promised);
         let columns = if self.args.method.wants_latent() {
             latent = prediction
                 .latent()?
@@ -165,13 +182,25 @@ impl Job<'_> {
             covariances = predict_columns::flat_covariances(&latent);
             predict_columns::of_latent(&latent, &covariances)
         } else {
-            interval = match prediction.class_probabilities() {
-                Some(_) => None,
-                None => Some(prediction.interval(self.args.interval)?),
+            promised = match &self.promise {
+                Promise::AsFitted { .. } if prediction.class_probabilities().is_some() => None,
+                Promise::AsFitted { level } => Some(prediction.as_fitted(*level)?),
+                Promise::Split { level, score } => {
+                    let at = self.conditions.read_part(self.rows, range)?;
+                    let promised = self.laplace.promised(&prediction, self.method, *level, *score, &at);
+                    Some(promised.map_err(|error| error.in_part_from(first_row))?)
+                }
+                Promise::Folds { level, score } => fold_scores(self.laplace, self.method)
+                    .map(|folded| promised_by_folds(&prediction, folded, *level, *score))
+                    .transpose()?,
+                Promise::CvPlus { level, folds } => Some(folds.promised(&inputs, *level)?),
             };
-            predict_columns::of(&prediction, interval.as_ref(), self.laplace, &self.args.keep)
+            predict_columns::of(&prediction, promised.as_ref(), self.laplace, &self.args.keep)
         };
-        if let Some((row, column, value)) = columns.not_finite() {
+        // Without enough calibration rows of its weight, a row has no end.
+        let is_end = |name: &str| name.starts_with("lower") || name.starts_with("upper");
+        let endless = matches!(self.promise, Promise::Split { .. });
+        if let Some((row, column, value)) = columns.not_finite(|name| endless && is_end(name)) {
             let place = self.rows.locate(Error::NotFinite { what: "the prediction", row: first_row + row, column: 0 });
             return Err(Failure::Work(format!("{place} (`{column}` is {value}); nothing is written")));
         }

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, Array3, Axis};
 use riemannian_laplace::internals::likelihood::TargetKind;
-use riemannian_laplace::internals::predict::LatentGaussian;
+use riemannian_laplace::internals::predict::{LatentGaussian, Promised};
 use riemannian_laplace::{Laplace, Prediction, Schema};
 
 use super::classes;
@@ -13,7 +13,7 @@ use super::output::Columns;
 /// The columns of a prediction. Those in `keep` are in the file as well.
 pub fn of<'a>(
     prediction: &'a Prediction,
-    interval: Option<&'a (Array2<f64>, Array2<f64>)>,
+    promised: Option<&'a Promised>,
     laplace: &Laplace,
     keep: &[String],
 ) -> Columns<'a> {
@@ -37,11 +37,30 @@ pub fn of<'a>(
             add_targets(&mut columns, "total_variance", &prediction.total_variance, schema);
         }
     }
-    if let Some((lower, upper)) = interval {
-        add_targets(&mut columns, "lower", lower, schema);
-        add_targets(&mut columns, "upper", upper, schema);
+    match promised {
+        Some(Promised::Interval(lower, upper)) => {
+            add_targets(&mut columns, "lower", lower, schema);
+            add_targets(&mut columns, "upper", upper, schema);
+        }
+        Some(Promised::Set(inside)) => add_sets(&mut columns, inside, laplace),
+        None => {}
     }
     columns
+}
+
+/// The classes of each set, and how many they are.
+fn add_sets(columns: &mut Columns<'_>, inside: &Array3<bool>, laplace: &Laplace) {
+    for (target, sets) in inside.axis_iter(Axis(1)).enumerate() {
+        let names = classes::names(laplace.schema(), laplace.family(), inside.dim().2, target);
+        let words = |set: ndarray::ArrayView1<'_, bool>| {
+            let members = names.iter().zip(set).filter(|(_, inside)| **inside).map(|(name, _)| name.as_str());
+            members.collect::<Vec<_>>().join("|")
+        };
+        columns.add_words(target_name("set", target, laplace.schema()), sets.rows().into_iter().map(words).collect());
+        let count = |set: ndarray::ArrayView1<'_, bool>| set.iter().filter(|inside| **inside).count() as f64;
+        let counts = sets.rows().into_iter().map(count).collect();
+        columns.add_own(target_name("set_size", target, laplace.schema()), counts);
+    }
 }
 
 /// A column for each target, with its name where there are several.

@@ -59,6 +59,14 @@ impl Source {
         }
     }
 
+    /// The rows that are read in batches, where they are, to look at.
+    pub fn rows(&self) -> Option<&CsvStream> {
+        match self {
+            Source::Whole(_) => None,
+            Source::Streamed { rows, .. } => Some(rows),
+        }
+    }
+
     /// The rows that are read in batches, where they are.
     pub fn streamed(self) -> Option<CsvStream> {
         match self {

@@ -47,10 +47,12 @@ impl Error {
     }
 
     /// The same of rows that are counted from this one.
-    pub(crate) fn in_part_from(self, first_row: usize) -> Self {
+    #[must_use]
+    pub fn in_part_from(self, first_row: usize) -> Self {
         match self {
             Error::Target { row, source } => Error::Target { row: first_row + row, source },
             Error::NotFinite { what, row, column } => Error::NotFinite { what, row: first_row + row, column },
+            Error::Calibration(error) => Error::Calibration(error.in_part_from(first_row)),
             other => other,
         }
     }

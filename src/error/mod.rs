@@ -3,6 +3,7 @@
 //! Error types of other folders are defined here too, by topic, and re-exported there: this folder imports no other.
 
 mod backbone;
+mod calibration;
 mod dataset;
 mod files;
 mod integration;
@@ -30,6 +31,7 @@ mod unsupported;
 use std::path::PathBuf;
 
 pub use backbone::BackboneError;
+pub use calibration::CalibrationError;
 pub use dataset::DataError;
 pub use files::FileError;
 pub use integration::InvalidOptions;
@@ -179,6 +181,9 @@ pub enum Error {
     /// A posterior that does not go with what it is used with.
     #[error(transparent)]
     Posterior(#[from] PosteriorError),
+    /// Intervals or sets that cannot be promised.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
     /// A CSV file, by line and column.
     #[error(transparent)]
     Table(#[from] TableError),

@@ -14,13 +14,15 @@ pub enum Unsupported {
         /// What to use.
         instead: &'static str,
     },
-    /// A likelihood whose outputs cannot be written as an ONNX graph.
-    #[error(
-        "the outputs of a {likelihood} likelihood cannot be exported yet; gaussian, heteroscedastic, poisson, bernoulli and categorical can"
-    )]
-    Export {
+    /// A reason to measure that the likelihood does not have.
+    #[error("{goal} is not what a {likelihood} likelihood can be asked for; ask for {instead}")]
+    Goal {
+        /// The goal.
+        goal: &'static str,
         /// The likelihood.
         likelihood: &'static str,
+        /// What to ask for.
+        instead: &'static str,
     },
     /// The function-space solver needs a proper prior.
     #[error(

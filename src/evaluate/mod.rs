@@ -2,9 +2,12 @@
 
 mod calibration;
 mod committee;
+mod coverage;
 mod curves;
 mod deviance;
+mod folded;
 mod importance;
+mod influence;
 mod intervals;
 mod leave_one_out;
 mod outside;
@@ -21,9 +24,12 @@ mod validation;
 
 pub use calibration::{ReliabilityBin, expected_calibration_error, reliability_curve};
 pub use committee::{Committee, Member, stacking_weights, train_committee};
+pub use coverage::{Coverage, CoverageOptions, Share, Source as CoverageSource, coverage_over};
 pub use curves::{COVERAGE_LEVELS, Curves};
 pub use deviance::Deviances;
+pub use folded::{FoldPosteriors, fold_scores, promised_by_folds};
 pub use importance::{Importance, LogEvidence, Withheld};
+pub use influence::Influence;
 pub use intervals::{IntervalScore, interval_scores, rank_histogram};
 pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, Promise, SmoothedWeights,

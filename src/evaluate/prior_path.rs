@@ -18,6 +18,9 @@
 //! σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
 //! same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
 //!
+//! And if the mode on all data has far more effective parameters than those of the folds, another kind of solution was found than the
+//! one that held-out rows have judged: the other candidate is taken, or the next stronger prior.
+//!
 //! Why not the evidence, nor leave-one-out in closed form? Both take the hidden units as given at θ̂, where they were
 //! shaped by the very points to be predicted. On small sets the first prefers too few effective parameters and the second too
 //! many; folds that were never seen do neither.
@@ -25,6 +28,8 @@
 use rand::seq::SliceRandom;
 
 use super::deviance::Deviances;
+use super::folded::scores_of_folds;
+use crate::conformal::Folded;
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result};
 use crate::evidence::{Mode, ModeOptions, train_to_mode};
@@ -47,6 +52,8 @@ const BEYOND_DOUBT: f64 = 3.0;
 /// The bounds of the factor by which held-out rows scale a prediction's variance.
 const LEAST_FACTOR: f64 = 0.25;
 const MOST_FACTOR: f64 = 1e4;
+/// The factor by which a mode on all data may have more effective parameters than those of the folds, whose rows are fewer.
+const SAME_KIND: f64 = 1.5;
 /// Effective parameters below which a strong prior has left nothing of a network but its mean.
 const COLLAPSED: f64 = 1.5;
 
@@ -113,6 +120,8 @@ pub struct PriorPath {
     pub best: PriorPathStep,
     /// The deviances of rows that were held out, under the best.
     pub held_out: Deviances,
+    /// The scores of left-out rows under the best, where each row was left out once and the best prior was taken.
+    pub folded: Option<Folded>,
 }
 
 /// Trains a network under the prior that cross-validation prefers.
@@ -149,9 +158,14 @@ pub fn train_along_priors(
         paths.push((path, walk));
     }
     let (path, walk, place) = choose(&paths, options.choice).ok_or(InvalidTraining::Precisions)?;
+    let (mode, place) = path.finish(&walk.stops, place, data, family)?;
     let stop = &walk.stops[place];
-    let mode = path.finish(&walk.stops, place, data, family)?;
-    Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances })
+    let keeps = options.choice == PriorPathChoice::Best && options.folds_used.is_none_or(|used| used == options.folds);
+    let folded = match keeps {
+        true => Some(scores_of_folds(&stop.networks, &path.folds(data, family)?)?),
+        false => None,
+    };
+    Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances, folded })
 }
 
 /// The stop whose prior is taken: the best, or the simplest within one standard error of it.
@@ -197,7 +211,7 @@ pub(super) struct Stop {
 pub(super) struct NearMode {
     pub network: Network,
     pub family: Family,
-    prior: PriorPrecision,
+    pub prior: PriorPrecision,
 }
 
 impl Stop {
@@ -206,6 +220,11 @@ impl Stop {
     fn is_simpler(&self, other: &Stop, linear: f64) -> bool {
         let [own, theirs] = [self, other].map(|stop| stop.effective.max(linear));
         own < theirs || own == theirs && self.step.held_out > other.step.held_out
+    }
+
+    /// Whether a mode on all data is of the kind that held-out rows have judged: not of far more effective parameters.
+    fn is_like(&self, mode: &Mode) -> bool {
+        mode.laplace.effective_parameters() <= SAME_KIND * self.effective.max(COLLAPSED)
     }
 
     /// The network and noise of the greatest log posterior with all data.
@@ -270,6 +289,7 @@ impl Walker {
 
 /// A part of the data, the others, and a network that is trained on these.
 pub(super) struct Fold {
+    left_out: Vec<usize>,
     held_out: Dataset,
     walker: Walker,
 }
@@ -278,6 +298,16 @@ impl Fold {
     /// The data without the part.
     pub fn training(&self) -> &Dataset {
         &self.walker.data
+    }
+
+    /// The part.
+    pub fn held_out(&self) -> &Dataset {
+        &self.held_out
+    }
+
+    /// Its rows among all data.
+    pub fn left_out(&self) -> &[usize] {
+        &self.left_out
     }
 }
 
@@ -297,17 +327,41 @@ impl Path<'_> {
         ((architecture.n_inputs() + 1) * architecture.n_outputs()) as f64
     }
 
-    /// The mode on all data under the best prior: along the same path, or from the fold that fits best.
-    fn finish(&self, stops: &[Stop], place: usize, data: &Dataset, family: &Family) -> Result<Mode> {
+    /// The mode on all data under the best prior, and the place of that prior.
+    ///
+    /// A cautious path goes back to stronger priors until the mode is like those of the folds: held-out rows have judged these, and
+    /// no others.
+    fn finish(&self, stops: &[Stop], mut place: usize, data: &Dataset, family: &Family) -> Result<(Mode, usize)> {
+        loop {
+            let mode = self.mode_under(stops, place, data, family)?;
+            if place == 0 || self.options.choice == PriorPathChoice::Best || stops[place].is_like(&mode) {
+                return Ok((mode, place));
+            }
+            place -= 1;
+        }
+    }
+
+    /// The mode on all data under one of the priors: along the same path, or from the fold that fits best.
+    fn mode_under(&self, stops: &[Stop], place: usize, data: &Dataset, family: &Family) -> Result<Mode> {
         let best = &stops[place];
         let alpha = best.step.prior_precision;
         let (mut own, mut from_fold) = (Walker::new(data, self.start, family), best.walker(data)?);
         for alpha in &self.options.precisions[..place] {
             self.advance(&mut own, *alpha)?;
         }
-        let modes = [self.advance(&mut own, alpha)?, self.advance(&mut from_fold, alpha)?];
-        let [first, second] = modes.map(|mode| (mode.laplace.log_marginal_likelihood(), mode));
-        let (_, near) = if second.0 > first.0 { second } else { first };
+        let [first, second] = [self.advance(&mut own, alpha)?, self.advance(&mut from_fold, alpha)?];
+        let greater = second.laplace.log_marginal_likelihood() > first.laplace.log_marginal_likelihood();
+        let near = match (self.options.choice, best.is_like(&first), best.is_like(&second)) {
+            (PriorPathChoice::Simplest, true, false) => first,
+            (PriorPathChoice::Simplest, false, true) => second,
+            _ => {
+                if greater {
+                    second
+                } else {
+                    first
+                }
+            }
+        };
         let options = self.under(alpha, &self.options.at_the_end);
         let mut mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
         if let (PriorPathChoice::Simplest, Some(noise)) = (self.options.choice, best.noise) {
@@ -337,6 +391,7 @@ impl Path<'_> {
         for (index, alpha) in self.options.precisions.iter().enumerate() {
             let (mut densities, mut networks) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
             let (mut noises, mut effective, mut deviances) = (Vec::new(), 0.0, Deviances::default());
+            let n_folds = folds.len() as f64;
             for fold in &mut folds {
                 let Mode { network, laplace, .. } = self.advance(&mut fold.walker, *alpha)?;
                 let latent = linearized(&laplace, fold.held_out.inputs())?;
@@ -344,7 +399,7 @@ impl Path<'_> {
                 let (held_out, training) = (fold.held_out.targets(), fold.walker.data.targets());
                 deviances += Deviances::of(laplace.family(), &latent.mean, held_out, training);
                 noises.extend(held_out_noise(&laplace, &latent, &fold.held_out));
-                effective += laplace.effective_parameters() / self.options.folds as f64;
+                effective += laplace.effective_parameters() / n_folds;
                 networks.push(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() });
             }
             let held_out = mean(&densities);
@@ -365,13 +420,14 @@ impl Path<'_> {
     pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
         let mut rows: Vec<usize> = (0..data.len()).collect();
         rows.shuffle(&mut stream(self.options.seed, Purpose::Shuffle, 0));
-        let part = |keep: &dyn Fn(usize) -> bool| {
+        let part = |keep: &dyn Fn(usize) -> bool| -> Vec<usize> {
             let places = (0..rows.len()).filter(|place| keep(place % self.options.folds));
-            data.select(&places.map(|place| rows[place]).collect::<Vec<usize>>())
+            places.map(|place| rows[place]).collect()
         };
         let fold = |index: usize| -> Result<Fold> {
-            let (held_out, data) = (part(&|fold| fold == index)?, part(&|fold| fold != index)?);
-            Ok(Fold { held_out, walker: Walker::new(&data, self.start, family) })
+            let (left_out, kept) = (part(&|fold| fold == index), part(&|fold| fold != index));
+            let (held_out, data) = (data.select(&left_out)?, data.select(&kept)?);
+            Ok(Fold { left_out, held_out, walker: Walker::new(&data, self.start, family) })
         };
         (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }
@@ -423,5 +479,30 @@ fn log_densities(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset)
     match densities.iter().position(|value| value.is_nan()) {
         Some(row) => Err(Error::NotFinite { what: "the log density of a held-out point", row, column: 0 }),
         None => Ok(densities.iter().map(|value| value + shift).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop(effective: f64, held_out: f64) -> Stop {
+        let step = PriorPathStep { prior_precision: 1.0, ratio: 1.0, held_out };
+        Stop {
+            step,
+            densities: Vec::new(),
+            networks: Vec::new(),
+            noise: None,
+            effective,
+            deviances: Deviances::default(),
+        }
+    }
+
+    #[test]
+    fn fewer_effective_parameters_are_simpler_down_to_those_of_a_linear_model_and_then_better_predictions_count() {
+        assert!(stop(20.0, -2.0).is_simpler(&stop(30.0, -1.0), 9.0));
+        assert!(!stop(30.0, -1.0).is_simpler(&stop(20.0, -2.0), 9.0));
+        assert!(stop(8.0, -1.0).is_simpler(&stop(5.0, -2.0), 9.0));
+        assert!(!stop(5.0, -2.0).is_simpler(&stop(8.0, -1.0), 9.0));
     }
 }

@@ -238,6 +238,8 @@ impl Trained {
         };
         let network = network.clone();
         let recipe = with_hyperparameters(recipe, laplace);
+        let folded = if let Outcome::Path(path) = &outcome { path.folded.clone() } else { None };
+        let recipe = Recipe { folded, ..recipe };
         let outputs = network.outputs(data.inputs().view())?;
         let training = Deviances::of(family, &outputs, data.targets(), data.targets());
         Ok(Self { network, recipe, outcome, training, held_out, interrupted })
@@ -260,7 +262,7 @@ pub fn linear_model(
     progress: &dyn Progress,
 ) -> Result<Trained> {
     let (architecture, procedure) = linear_plan(sizes, data.len())?;
-    let recipe = Recipe { seed, procedure, prior_precision: None, sigma: None };
+    let recipe = Recipe { seed, procedure, prior_precision: None, sigma: None, folded: None };
     follow(&recipe, &Network::random(architecture, seed), data, family, progress)
 }
 

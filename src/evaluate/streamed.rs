@@ -145,7 +145,7 @@ pub fn uncertainty_over(
 
 /// Makes lists of numbers of each piece of the rows, and gives them to `take`, with the number of rows, at the first rank
 /// and in the order of the pieces. Whether this is the first rank.
-fn over_pieces(
+pub(super) fn over_pieces(
     data: &dyn Batches,
     progress: &dyn Progress,
     mut make: impl FnMut(Batch<'_>) -> Result<Vec<Vec<f64>>>,

@@ -140,7 +140,7 @@ pub fn optimize_on(
     if tune_sigma && (start.len() > 1 || options.prior == Free::Held) {
         search.refine(&mut best, options, step)?;
     }
-    if options.sigma == Free::Tuned {
+    if options.sigma == Free::Tuned && !laplace.dispersions().is_empty() {
         *laplace = search.tune_dispersions(&mut best, options, step)?;
     }
     laplace.set_hyperparameters(&search.prior(best.alpha), &best.sigma)?;
@@ -279,7 +279,7 @@ impl Search<'_> {
     fn tune_dispersions(&mut self, best: &mut Point, options: &ValidationOptions, step: f64) -> Result<Laplace> {
         let mut parameters = self.laplace.family().likelihood().dispersions();
         let mut kept = self.laplace.clone();
-        for round in 0..if parameters.is_empty() { 0 } else { MOST_ROUNDS } {
+        for round in 0..MOST_ROUNDS {
             let before = best.nll;
             for k in 0..parameters.len() {
                 let reach = SIGMA_REACH.ln() / 4f64.powi(round as i32);

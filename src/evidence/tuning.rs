@@ -107,9 +107,8 @@ const FAR: f64 = 10.0;
 /// `progress` advances by one with every evaluation of the evidence, and may cancel between two of them and between the
 /// decompositions of the curvature; the posterior is then as it was.
 pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions, progress: &dyn Progress) -> Result<EvidenceOptimum> {
-    let (tuned, evaluations) = tune_dispersions(laplace, options, progress)?;
-    *laplace = tuned;
-    let mut optimum = maximize(laplace, options, progress)?;
+    let (mut tuned, evaluations) = tune_dispersions(laplace, options, progress)?;
+    let mut optimum = maximize(&tuned, options, progress)?;
     optimum.evaluations += evaluations;
     progress.check()?;
     if !optimum.converged && laplace.curvature_kind() == CurvatureKind::Hessian {
@@ -120,10 +119,13 @@ pub fn optimize(laplace: &mut Laplace, options: &EvidenceOptions, progress: &dyn
         true => PriorValues::of(laplace.prior()),
         false => PriorValues::with_structure(prior_structure(laplace, options), prior_precision.clone()),
     };
-    let outcome = laplace.set_hyperparameters(&prior, sigma);
-    match (outcome, optimum.at_bound.first()) {
+    match (tuned.set_hyperparameters(&prior, sigma), optimum.at_bound.first()) {
         (Err(error), Some(bound)) => Err(Error::TunedToBound { bound: bound.clone(), source: Box::new(error) }),
-        (outcome, _) => outcome.map(|()| optimum),
+        (Err(error), None) => Err(error),
+        (Ok(()), _) => {
+            *laplace = tuned;
+            Ok(optimum)
+        }
     }
 }
 

@@ -44,15 +44,15 @@ impl Covariance {
         let computed = |name: Name| Part { vectors: Vectors::Computed(name), squares: None };
         let parts = match form {
             CovarianceForm::Factor(factor) => {
-                let jacobian = rows.dense(w, &places)?;
+                let jacobian = rows.jacobian(w, &places)?;
                 let factor = w.numbers(&[factor.nrows(), factor.ncols()], &row_by_row(factor));
                 vec![computed(w.matmul(&jacobian, &factor))]
             }
             CovarianceForm::LowRank(form) => {
-                let jacobian = rows.dense(w, &places)?;
+                let jacobian = rows.jacobian(w, &places)?;
                 low_rank(w, form, &jacobian).map(computed).into()
             }
-            CovarianceForm::Blocks(blocks) => rows.blocks(w, blocks, &places)?,
+            CovarianceForm::Blocks(blocks) => rows.blocks(w, blocks, &places),
         };
         Ok(Self { outputs, parts })
     }
@@ -168,8 +168,8 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The columns of these parameters, `[rows, outputs, places]`.
-    fn dense(&self, w: &mut Writer, places: &[usize]) -> Result<Name> {
+    /// The columns of these parameters, `[rows, outputs, places]`; none where no output depends on any.
+    fn dense(&self, w: &mut Writer, places: &[usize]) -> Option<Name> {
         let mut wanted = vec![None; self.forward.parameters.theta.len()];
         places.iter().enumerate().for_each(|(at, place)| wanted[*place] = Some(at));
         let (mut parts, mut owners) = (Vec::new(), Vec::new());
@@ -180,13 +180,18 @@ impl Rows<'_> {
             }
         }
         if parts.is_empty() {
-            return Err(super::refused("a network whose outputs no uncertain weight moves"));
+            return None;
         }
         let parts = self.of_all_rows(w, parts);
         let all = w.concat(&parts, -1);
         let terms = owners.iter().enumerate().filter_map(|(column, place)| Some((wanted[*place]?, column, 1.0)));
         let matrix = Sparse { inputs: owners.len(), outputs: places.len(), terms: terms.collect() };
-        Ok(matrix.apply(w, &all, 2))
+        Some(matrix.apply(w, &all, 2))
+    }
+
+    /// The same of all uncertain parameters.
+    fn jacobian(&self, w: &mut Writer, places: &[usize]) -> Result<Name> {
+        self.dense(w, places).ok_or_else(|| super::refused("a network whose outputs no uncertain weight moves"))
     }
 
     /// Parts that are the same for all rows, as often as there are rows.
@@ -260,7 +265,7 @@ impl Rows<'_> {
     }
 
     /// The blocks of a covariance without terms between them.
-    fn blocks(&self, w: &mut Writer, blocks: &[BlockCovariance], places: &[usize]) -> Result<Vec<Part>> {
+    fn blocks(&self, w: &mut Writer, blocks: &[BlockCovariance], places: &[usize]) -> Vec<Part> {
         let (mut parts, mut start) = (Vec::new(), 0);
         for block in blocks {
             let own = &places[start..start + block.size()];
@@ -268,20 +273,20 @@ impl Rows<'_> {
             match block {
                 BlockCovariance::Fixed(_) => {}
                 BlockCovariance::Matrix(matrix) => match self.single_use(own, matrix) {
-                    Some((index, affine)) => parts.push(self.outer_products(w, index, affine, matrix)?),
+                    Some((index, affine)) => parts.extend(self.outer_products(w, index, affine, matrix)),
                     None => {
-                        let rows = self.dense(w, own)?;
+                        let Some(rows) = self.dense(w, own) else { continue };
                         parts.extend(rotated(w, matrix, &rows));
                     }
                 },
                 BlockCovariance::Diagonal(variances) => {
-                    let rows = self.dense(w, own)?;
+                    let Some(rows) = self.dense(w, own) else { continue };
                     let roots: Vec<f64> = variances.iter().map(|variance| variance.sqrt()).collect();
                     let roots = w.numbers(&[roots.len()], &roots);
                     parts.push(Part { vectors: Vectors::Computed(w.multiply(&rows, &roots)), squares: None });
                 }
                 BlockCovariance::Dense(factor) => {
-                    let rows = self.dense(w, own)?;
+                    let Some(rows) = self.dense(w, own) else { continue };
                     let size = factor.size();
                     let mut root: Mat<f64> = Mat::identity(size, size);
                     factor.solve_upper_many(root.as_mut());
@@ -290,7 +295,7 @@ impl Rows<'_> {
                 }
             }
         }
-        Ok(parts)
+        parts
     }
 
     /// The only node that uses these parameters, if it uses all of them as a matrix (and its bias) at one tap.
@@ -320,11 +325,9 @@ impl Rows<'_> {
     }
 
     /// Σᵢ δ̃ₖᵢ δ̃ₗᵢ (Σⱼ h̃ⱼ² wⱼᵢ + w_bᵢ), with h̃ = Q_Aᵀh and δ̃ = Q_Bᵀδ.
-    fn outer_products(&self, w: &mut Writer, index: usize, affine: &Affine, matrix: &MatrixCovariance) -> Result<Part> {
+    fn outer_products(&self, w: &mut Writer, index: usize, affine: &Affine, matrix: &MatrixCovariance) -> Option<Part> {
         let h = self.forward.inputs(index)[0].name.clone();
-        let Some(own) = &self.sensitivities[index] else {
-            return Err(super::refused("a weight matrix that no output depends on"));
-        };
+        let own = self.sensitivities[index].as_ref()?;
         let rotated = match &matrix.bases {
             None => h,
             Some(bases) => {
@@ -352,7 +355,7 @@ impl Rows<'_> {
                 Vectors::Computed(w.matmul(deltas, &basis))
             }
         };
-        Ok(Part { vectors, squares: Some(squares) })
+        Some(Part { vectors, squares: Some(squares) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Functions of single entries and their slopes, from operators that the runtimes have in both precisions.
 
 use super::Precision;
-use super::writer::{BOOL, Name, Writer, number};
+use super::writer::{Name, Writer};
 use crate::error::Result;
 use crate::network::Activation;
 use crate::network::graph::Function;
@@ -54,7 +54,10 @@ fn activation_value(w: &mut Writer, activation: Activation, x: &Name) -> Name {
             let positive = w.unary("Relu", x);
             w.add(&positive, &fall)
         }
-        Activation::LeakyRelu => w.op("LeakyRelu", &[x], vec![number("alpha", LEAK)]),
+        Activation::LeakyRelu => {
+            let scaled = w.with("Mul", x, LEAK);
+            w.binary("Max", x, &scaled)
+        }
         Activation::Sin => w.unary("Sin", x),
     }
 }
@@ -163,7 +166,6 @@ fn not_above_zero(w: &mut Writer, x: &Name) -> Name {
 fn is_positive(w: &mut Writer, x: &Name) -> Name {
     let positive = w.with("Greater", x, 0.0);
     let real = w.real();
-    debug_assert_ne!(real, BOOL);
     w.cast(&positive, real)
 }
 

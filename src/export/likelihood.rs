@@ -41,6 +41,8 @@ pub(super) struct Output {
 /// The nodes at which a log variance is evaluated, in standard deviations: as `predict` does.
 const NODE_STEP: f64 = 0.25;
 const LAST_NODE: i32 = 24;
+/// e⁸⁵ is within single precision.
+const LARGEST_EXPONENT: f64 = 85.0;
 /// The points of equal probability at which a log-normal rate is evaluated: as `predict` does.
 const RATES: usize = 400;
 
@@ -51,7 +53,9 @@ pub(super) fn write(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>
         "heteroscedastic" => heteroscedastic(w, setting, outputs),
         "poisson" => poisson(w, setting, outputs),
         "bernoulli" | "categorical" => classes(w, setting, outputs),
-        likelihood => Err(Error::Unsupported(Unsupported::Export { likelihood })),
+        other => {
+            Err(super::refused(&format!("the {other} likelihood, whose predictions are not written as a graph yet")))
+        }
     }
 }
 
@@ -209,6 +213,8 @@ fn noise_mixture(w: &mut Writer, [mean, log_variance]: [&Name; 2], [own, cross, 
     let means = w.add(mean, &shifts);
     let moved = w.multiply(&nodes, &deviation);
     let exponents = w.add(log_variance, &moved);
+    // A component far out whose variance single precision cannot hold weighs nothing.
+    let exponents = w.with("Min", &exponents, LARGEST_EXPONENT);
     let noise = w.unary("Exp", &exponents);
     let variances = w.add(&noise, &rest);
     let deviations = w.unary("Sqrt", &variances);

@@ -1,8 +1,7 @@
 //! Quantiles of mixtures, by a loop in the graph.
 
-use super::Precision;
 use super::functions::normal_cdf;
-use super::writer::{BOOL, DOUBLE, INT64, Name, Writer};
+use super::writer::{DOUBLE, Name, Writer};
 use crate::predict::normal_quantile;
 
 /// Σ wᵢ N(mᵢ, sᵢ²), with the components along the first axis.
@@ -26,7 +25,10 @@ pub(super) struct PoissonMixture {
 /// The largest count that is looked at.
 const MOST_COUNTS: i64 = 1_000_000;
 
-/// Quantiles by bisection: each lies between those of the components.
+/// The most halvings: an interval of the widest numbers in single precision down to neighbours.
+const MOST_HALVINGS: i64 = 400;
+
+/// Quantiles by bisection: each lies between those of the components. It ends when no number is left in between.
 pub(super) fn normal_quantiles(w: &mut Writer, mixture: &NormalMixture, levels: [f64; 2], opset: i64) -> [Name; 2] {
     levels.map(|level| {
         let shifts = w.with("Mul", &mixture.deviations, normal_quantile(level));
@@ -35,8 +37,8 @@ pub(super) fn normal_quantiles(w: &mut Writer, mixture: &NormalMixture, levels: 
         let negative = w.unary("Neg", &own);
         let low = w.largest_over_first(&negative, opset);
         let low = w.unary("Neg", &low);
-        let (steps, real) = (if w.precision == Precision::F32 { 28 } else { 56 }, w.real());
-        let ends = w.repeat(steps, &[(low, real), (high, real)], |w, _, ends| {
+        let real = w.real();
+        let ends = w.repeat(MOST_HALVINGS, &[(low, real), (high, real)], |w, _, ends| {
             let (low, high) = (ends[0].clone(), ends[1].clone());
             let sum = w.add(&low, &high);
             let middle = w.with("Mul", &sum, 0.5);
@@ -52,10 +54,15 @@ pub(super) fn normal_quantiles(w: &mut Writer, mixture: &NormalMixture, levels: 
             };
             let short = w.with("Less", &share, level);
             let next = vec![w.choose(&short, &middle, &low), w.choose(&short, &high, &middle)];
-            (w.truth(), next)
+            let sum = w.add(&next[0], &next[1]);
+            let after = w.with("Mul", &sum, 0.5);
+            let (above, below) = (w.binary("Greater", &after, &next[0]), w.binary("Less", &after, &next[1]));
+            let apart = w.binary("And", &above, &below);
+            let apart = w.cast(&apart, real);
+            let any = w.sum_of_all(&apart);
+            (w.with("Greater", &any, 0.0), next)
         });
-        let sum = w.add(&ends[0], &ends[1]);
-        w.with("Mul", &sum, 0.5)
+        ends[1].clone()
     })
 }
 
@@ -76,7 +83,6 @@ pub(super) fn poisson_quantiles(w: &mut Writer, mixture: &PoissonMixture, levels
     // The distribution function, log k!, and the quantiles, −1 until they are found.
     let values = [(start, double), (zero.clone(), double), (found.clone(), double), (found, double)];
     let ends = w.repeat(MOST_COUNTS, &values, |w, iteration, values| {
-        debug_assert_ne!(INT64, BOOL);
         let count = w.cast(iteration, double);
         let held = w.binary("Max", &count, &one);
         let log = w.unary("Log", &held);

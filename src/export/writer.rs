@@ -8,8 +8,8 @@ use crate::network::onnx::messages::{DimensionProto, TensorShapeProto, TensorTyp
 
 /// Types of elements by their numbers in `TensorProto`.
 const FLOAT: i32 = 1;
-pub(super) const INT64: i32 = 7;
-pub(super) const BOOL: i32 = 9;
+const INT64: i32 = 7;
+const BOOL: i32 = 9;
 pub(super) const DOUBLE: i32 = 11;
 
 /// The name of a value.
@@ -318,10 +318,6 @@ impl Writer {
 
 pub(super) fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto { name: name.to_string(), i: value, r#type: 2, ..Default::default() }
-}
-
-pub(super) fn number(name: &str, value: f64) -> AttributeProto {
-    AttributeProto { name: name.to_string(), f: value as f32, r#type: 1, ..Default::default() }
 }
 
 pub(super) fn integers(name: &str, values: &[usize]) -> AttributeProto {

@@ -14,16 +14,18 @@
 //! mechanics (J. Baumgarte, *Computer Methods in Applied Mechanics and Engineering* 1, 1972). What is left of it at the end
 //! is taken away by a projection to the graph, and the drift is that before it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use super::certificate::EndCheck;
 use super::exponential::{Accuracy, ExponentialMap, GeodesicLimits, GeodesicOptions};
 use super::graph::Carried;
 use crate::error::{Error, Result};
 use crate::linalg::dot;
 use crate::metric::{Beside, MetricEvaluator, Pull};
-use crate::ode::{self, ErrorNorm, Integrator, Present, SecondOrder, Status, Trial};
+use crate::ode::{self, ErrorNorm, Integrator, IvpInfo, Present, SecondOrder, Status, Trial};
+use crate::progress::Progress;
 
 /// The drift on the way is checked once in this many evaluations; it costs a pass over the velocity.
 const CHECKED: usize = 8;
@@ -33,29 +35,19 @@ const LOOKS: usize = 8;
 /// From this many parameters on, Adams integrates positions as second integrals, in fewer passes over memory: below, an
 /// evaluation takes far longer than these.
 const SECOND_ORDER: usize = 50_000;
-/// γ times the step. A shorter step does not change it, so it must be within the region where the method is stable:
-/// predictors of Adams and Bashforth of orders 5, 6 and 7 are stable up to 0.16, 0.088 and 0.046, and orders that are not
-/// have the larger errors and are left again. (Six geodesics of width 300: 531 evaluations on average with 0.03 and with
-/// 0.04; with 0.02 one drifted too far; where steps grew by a fifth, 644 with 0.06 for 581 with 0.04.)
+/// γ times the step. Predictors of Adams and Bashforth of order 7 are stable up to 0.046, those of lower orders further
+/// (RESULTS.md, "Does the pull to the graph pay?").
 const PULL: f64 = 0.03;
 /// The largest error of the velocities in a step of a path that is pulled to the graph, as a share of their norm times the
-/// relative tolerance. (The same six of width 300: at twice this tolerance 494 evaluations, but one of them drifts too far
-/// before it is projected; at four times, four leave their geodesics on the way.)
+/// relative tolerance.
 const PULLED_TOLERANCE: f64 = 0.08;
 
 /// Where the drift of a path that is pulled to the graph exceeds this many times the target on the way, the errors allowed in
-/// its steps are halved from there on. Until then nothing is lost: the drift is that of a prediction, ten to a hundred times
-/// that of the state it ends in, and the pull takes away what errors there are. But later it may well leave its geodesic, and
-/// a second attempt from the start takes more steps than the shorter ones of the rest. (Width 1,000: 1,542 evaluations in
-/// place of 3,488 in two attempts for a network whose path bends sharply, 1,436 and 1,438 in place of 1,436 and 1,417 for
-/// two paths of another that need no second one; at 10 times the target 1,686, and at 40 it comes too late.)
+/// its steps are halved from there on: shorter steps for the rest take fewer evaluations than a second attempt.
 const TIGHTENED: f64 = 20.0;
 
 /// From this share of a path that is pulled to the graph on, the errors allowed in its steps are divided by this much: the end
-/// is judged as it is, and an error that the pull has not taken away yet would cost a second attempt for what would be gone a
-/// few dozen steps later. (Width 300, sixty geodesics: none takes a second attempt for 8, 552 evaluations on average for 641,
-/// and the drift at the end is a quarter; one second attempt where errors are divided by 4. Width 1,000: two in a hundred
-/// evaluations more.)
+/// is judged as it is, and an error just before it has no time to decay.
 const BEFORE_THE_END: (f64, f64) = (0.9, 6.0);
 
 /// The reason why an attempt was abandoned.
@@ -84,7 +76,7 @@ impl Engine {
             return Engine::General(ode::Workspace::new(options.integrator, 2 * n_params));
         }
         // Whoever sets tolerances gets errors relative to them.
-        let refined = matches!(options.accuracy, Accuracy::Drift { .. });
+        let refined = matches!(options.accuracy, Accuracy::Drift { .. }) && options.end_check != EndCheck::Always;
         match if refined { evaluator.pulled_outputs() } else { None } {
             Some(outputs) => {
                 let size = n_params + outputs;
@@ -108,14 +100,22 @@ pub(super) struct Ending {
     pub(super) path_drift: f64,
     /// The outputs carried along, where the metric has isometric ones.
     pub(super) carried: Option<Carried>,
-    /// The drift and y(θ) at the end before it was moved to the graph, where it was.
-    pub(super) unprojected: Option<(f64, Vec<f64>)>,
+    /// What was true of the end before it was moved to the graph, where it was.
+    pub(super) unprojected: Option<Unprojected>,
+}
+
+/// An end that was pulled to the graph, before its projection.
+pub(super) struct Unprojected {
+    pub(super) drift: f64,
+    /// The root mean square of y(θ) − y.
+    pub(super) off_graph: f64,
 }
 
 /// A geodesic's way to its limits.
+#[derive(Clone, Copy)]
 pub(super) struct Budget {
     /// Evaluations that may still be made.
-    pub(super) evaluations: usize,
+    evaluations: usize,
     /// When it has to end.
     end: Option<Instant>,
 }
@@ -128,8 +128,227 @@ impl Budget {
         }
     }
 
+    /// The same with at most this many evaluations.
+    pub(super) fn at_most(&self, evaluations: usize) -> Self {
+        Self { evaluations: self.evaluations.min(evaluations), end: self.end }
+    }
+
+    /// Takes evaluations away.
+    pub(super) fn spend(&mut self, evaluations: usize) {
+        self.evaluations = self.evaluations.saturating_sub(evaluations);
+    }
+
     fn is_spent(&self, evaluations: usize) -> bool {
         evaluations >= self.evaluations || self.end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// What one attempt is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) theta: &'a [f64],
+    pub(super) velocity: &'a [f64],
+    pub(super) time: f64,
+    pub(super) tolerances: (f64, f64),
+    /// vᵀGv at the start; where it is NaN, neither the drift nor the outputs are looked at.
+    pub(super) squared_speed: f64,
+    /// The drift on the way at which the attempt is abandoned.
+    pub(super) hopeless: f64,
+    pub(super) budget: Budget,
+}
+
+/// Why no more evaluations are made.
+#[derive(Clone, Copy, PartialEq)]
+enum Stop {
+    Cancelled,
+    Limit,
+}
+
+/// One path while it is integrated: its evaluations, and those who look on. None of them changes the path.
+struct Path<'a> {
+    evaluator: &'a mut dyn MetricEvaluator,
+    progress: &'a dyn Progress,
+    attempt: Attempt<'a>,
+    evaluations: usize,
+    stop: Option<Stop>,
+    /// The drift of the last evaluation alone: that of a rejected trial must not count against the next step.
+    drift: f64,
+    /// The time of the last accepted state.
+    accepted: f64,
+    /// The largest drift at the accepted states that were looked at, and the look that comes next.
+    path_drift: f64,
+    look: usize,
+    /// The outputs carried along, where the metric has isometric ones.
+    carried: Option<Carried>,
+    /// For a path that is pulled to the graph: the drift from which on its steps are shortened.
+    tightened: Option<f64>,
+}
+
+impl<'a> Path<'a> {
+    fn new(
+        evaluator: &'a mut dyn MetricEvaluator,
+        progress: &'a dyn Progress,
+        attempt: Attempt<'a>,
+        followed: Option<[Vec<f64>; 2]>,
+        tightened: Option<f64>,
+    ) -> Self {
+        let carried = followed.map(|followed| Carried::new(followed, attempt.time));
+        let (stop, look) = (None, 1);
+        let (evaluations, drift, accepted, path_drift) = (0, 0.0, 0.0, 0.0);
+        Self { evaluator, progress, attempt, evaluations, stop, drift, accepted, path_drift, look, carried, tightened }
+    }
+
+    /// θ̈ at a state; with a pull, ÿ too. After a stop nothing is evaluated: the trial is rejected, and `after` asked.
+    fn accelerate(
+        &mut self,
+        t: f64,
+        theta: &[f64],
+        velocity: &[f64],
+        acceleration: &mut [f64],
+        pulled: Option<(Pull<'_>, &mut [f64])>,
+    ) {
+        if self.progress.is_cancelled() {
+            self.stop = Some(Stop::Cancelled);
+        } else if self.attempt.budget.is_spent(self.evaluations) {
+            self.stop = Some(Stop::Limit);
+        }
+        if self.stop.is_some() {
+            return acceleration.fill(f64::NAN);
+        }
+        self.evaluator.at_time(t);
+        match pulled {
+            Some((pull, outputs)) => {
+                self.evaluator.acceleration_with_pull(theta, velocity, pull, acceleration, outputs);
+            }
+            None => self.evaluator.acceleration(theta, velocity, acceleration),
+        }
+        if let Some(carried) = &mut self.carried {
+            carried.evaluated(t, self.evaluator.output_acceleration());
+        }
+        self.evaluations += 1;
+        self.progress.evaluated();
+        let checked = self.attempt.hopeless.is_finite() && self.evaluations.is_multiple_of(CHECKED);
+        self.drift = match checked {
+            true => relative_change(self.attempt.squared_speed, self.evaluator.squared_speed_of_last(velocity)),
+            false => 0.0,
+        };
+    }
+
+    /// The derivative of (θ, v).
+    fn derivative(&mut self, t: f64, state: &[f64], derivative: &mut [f64]) {
+        let (theta, velocity) = state.split_at(state.len() / 2);
+        let (position_part, velocity_part) = derivative.split_at_mut(velocity.len());
+        position_part.copy_from_slice(velocity);
+        self.accelerate(t, theta, velocity, velocity_part, None);
+    }
+
+    /// The same for θ and the outputs y carried beside it, pulled to the graph.
+    fn accelerate_pulled(&mut self, t: f64, positions: &[f64], velocities: &[f64], accelerations: &mut [f64]) {
+        let n_params = self.attempt.theta.len();
+        let (theta, outputs) = positions.split_at(n_params);
+        let (velocity, output_velocities) = velocities.split_at(n_params);
+        let (acceleration, output_accelerations) = accelerations.split_at_mut(n_params);
+        let step = (t - self.accepted).abs();
+        let rate = if step > 0.0 { PULL / step } else { 0.0 };
+        let pull = Pull { outputs, velocities: output_velocities, rate };
+        self.accelerate(t, theta, velocity, acceleration, Some((pull, output_accelerations)));
+    }
+
+    /// Looks at a trial step, and says whether to go on. A drift that is NaN comes from a trial beyond what can be computed,
+    /// which is rejected and repeated with a shorter step.
+    fn after(&mut self, trial: Trial, t: f64, present: &mut dyn Present) -> ControlFlow<Abandoned> {
+        match (self.stop, trial) {
+            (Some(Stop::Cancelled), _) => ControlFlow::Break(Abandoned::Hopeless),
+            (Some(Stop::Limit), _) => ControlFlow::Break(Abandoned::Limit),
+            (None, Trial::Rejected) => ControlFlow::Continue(()),
+            (None, Trial::Accepted) if self.drift > self.attempt.hopeless => ControlFlow::Break(Abandoned::Hopeless),
+            (None, Trial::Accepted) => {
+                self.tighten(t, present);
+                self.accepted = t;
+                if let Some(carried) = &mut self.carried {
+                    carried.accept(t);
+                }
+                self.look(t, present);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// Shortens the steps of a path that is pulled to the graph, where it drifts and before its end.
+    fn tighten(&self, t: f64, present: &mut dyn Present) {
+        let Some(tightened) = self.tightened else { return };
+        if self.drift > tightened {
+            present.tighten(2.0);
+        }
+        let before = BEFORE_THE_END.0 * self.attempt.time;
+        if self.accepted < before && t >= before {
+            present.tighten(BEFORE_THE_END.1);
+        }
+    }
+
+    /// Measures the drift at the first accepted state after each share of the path.
+    fn look(&mut self, t: f64, present: &mut dyn Present) {
+        let Attempt { time, squared_speed, theta, .. } = self.attempt;
+        if squared_speed.is_nan() || t * (LOOKS as f64) < time * self.look as f64 {
+            return;
+        }
+        self.look = (t / time * LOOKS as f64) as usize + 1;
+        let state = present.state();
+        let (positions, velocities) = state.split_at(state.len() / 2);
+        let (theta, velocity) = (&positions[..theta.len()], &velocities[..theta.len()]);
+        let here = relative_change(squared_speed, self.evaluator.squared_speed_on_path(theta, velocity));
+        self.path_drift = larger(self.path_drift, here);
+    }
+
+    /// What was found. Nobody is asked after the last step, and the call that found the budget spent evaluated nothing.
+    fn ending(self, info: IvpInfo<ControlFlow<Abandoned, Status>>, unprojected: Option<Unprojected>) -> Result<Ending> {
+        let evaluations = match self.stop {
+            Some(Stop::Cancelled) => return Err(Error::Cancelled),
+            Some(Stop::Limit) => self.evaluations,
+            None => info.evaluations,
+        };
+        let mut carried = self.carried;
+        if let (Some(carried), ControlFlow::Continue(Status::Reached)) = (&mut carried, &info.status) {
+            carried.accept(self.attempt.time);
+        }
+        Ok(Ending { status: info.status, evaluations, path_drift: self.path_drift, carried, unprojected })
+    }
+}
+
+/// The state of a path that is pulled to the graph: θ and the outputs, then their velocities.
+struct Pulled<'a> {
+    state: &'a mut [f64],
+    n_params: usize,
+}
+
+impl Pulled<'_> {
+    fn begin(&mut self, attempt: &Attempt<'_>, followed: &Option<[Vec<f64>; 2]>) {
+        let [outputs, output_velocities] = match followed {
+            Some([outputs, velocities]) => [&outputs[..], &velocities[..]],
+            None => [&[][..], &[][..]],
+        };
+        let first = [attempt.theta, outputs, attempt.velocity, output_velocities];
+        self.state.iter_mut().zip(first.into_iter().flatten()).for_each(|(entry, first)| *entry = *first);
+    }
+
+    /// θ and v with the outputs beside them.
+    fn beside(&mut self) -> Beside<'_> {
+        let middle = self.state.len() / 2;
+        let (positions, velocities) = self.state.split_at_mut(middle);
+        let (theta, outputs) = positions.split_at_mut(self.n_params);
+        let (velocity, output_velocities) = velocities.split_at_mut(self.n_params);
+        Beside { theta, velocity, outputs, output_velocities }
+    }
+
+    /// Moves an end to the graph; returns what was true of it before.
+    fn project(&mut self, evaluator: &mut dyn MetricEvaluator, squared_speed: f64) -> Unprojected {
+        let end = self.beside();
+        let drift = relative_change(squared_speed, evaluator.squared_speed_on_path(end.theta, end.velocity));
+        let here = evaluator.isometric_outputs(end.theta).unwrap_or_default();
+        let squares = here.iter().zip(&*end.outputs).map(|(here, carried)| (here - carried).powi(2));
+        let off_graph = (squares.sum::<f64>() / here.len() as f64).sqrt();
+        evaluator.project(end);
+        Unprojected { drift, off_graph }
     }
 }
 
@@ -140,165 +359,67 @@ impl ExponentialMap<'_> {
         theta: &[f64],
         velocity: &[f64],
         time: f64,
-        (rtol, atol): (f64, f64),
+        tolerances: (f64, f64),
     ) -> Result<Status> {
         let budget = Budget::of(GeodesicLimits::default());
-        match self.integrate_within(theta, velocity, time, (rtol, atol), (f64::NAN, f64::INFINITY), &budget)?.status {
+        let (squared_speed, hopeless) = (f64::NAN, f64::INFINITY);
+        let attempt = Attempt { theta, velocity, time, tolerances, squared_speed, hopeless, budget };
+        match self.integrate_within(attempt)?.status {
             ControlFlow::Continue(status) => Ok(status),
             // Without a limit on the drift an attempt cannot be abandoned; if it were, the end would not be usable.
             ControlFlow::Break(_) => Ok(Status::NotFinite),
         }
     }
 
-    /// [`integrate`](Self::integrate), abandoned when vᵀGv differs from `start` by more than `limit` times `start`, or
-    /// when the budget is spent. Unless `start` is NaN, looks at the drift at accepted states on the way, and carries the
-    /// outputs along.
-    pub(super) fn integrate_within(
-        &mut self,
-        theta: &[f64],
-        velocity: &[f64],
-        time: f64,
-        (rtol, atol): (f64, f64),
-        (start, limit): (f64, f64),
-        budget: &Budget,
-    ) -> Result<Ending> {
-        self.set_state(theta, velocity);
-        self.evaluator.begin_path(rtol);
-        let Self { evaluator, progress, options, engine, state, n_params } = self;
-        let (wanted, is_pulled) = (!start.is_nan() || engine.is_pulled(), engine.is_pulled());
-        let tightened = TIGHTENED * options.certificate().0;
-        let followed = if wanted { evaluator.follow_outputs(theta, velocity) } else { None };
-        let carried = RefCell::new(followed.clone().map(|followed| Carried::new(followed, time)));
-        let evaluator = RefCell::new(&mut **evaluator);
-        let (mut evaluations, drift, cancelled) = (0_usize, Cell::new(0.0), Cell::new(false));
-        let (spent, accepted) = (Cell::new(false), Cell::new(0.0));
-        // With a pull, the last argument takes the acceleration of the outputs.
-        let mut accelerate = |t: f64,
-                              theta: &[f64],
-                              velocity: &[f64],
-                              acceleration: &mut [f64],
-                              pulled: Option<(Pull<'_>, &mut [f64])>| {
-            if progress.is_cancelled() {
-                // The trial is rejected, and `go_on` asked, without another evaluation.
-                cancelled.set(true);
-                return acceleration.fill(f64::NAN);
-            }
-            if budget.is_spent(evaluations) {
-                spent.set(true);
-                return acceleration.fill(f64::NAN);
-            }
-            let evaluator = &mut **evaluator.borrow_mut();
-            evaluator.at_time(t);
-            match pulled {
-                Some((pull, outputs)) => {
-                    evaluator.acceleration_with_pull(theta, velocity, pull, acceleration, outputs);
-                }
-                None => evaluator.acceleration(theta, velocity, acceleration),
-            }
-            if let Some(carried) = &mut *carried.borrow_mut() {
-                carried.evaluated(t, evaluator.output_acceleration());
-            }
-            evaluations += 1;
-            progress.evaluated();
-            // The drift of this evaluation alone: that of a rejected trial must not count against the next step.
-            drift.set(if limit.is_finite() && evaluations.is_multiple_of(CHECKED) {
-                relative_change(start, evaluator.squared_speed_of_last(velocity))
-            } else {
-                0.0
-            });
+    /// One attempt; its end state stays in the buffer.
+    pub(super) fn integrate_within(&mut self, attempt: Attempt<'_>) -> Result<Ending> {
+        self.set_state(attempt.theta, attempt.velocity);
+        self.evaluator.begin_path(attempt.tolerances.0);
+        let tightened = self.engine.is_pulled().then_some(TIGHTENED * self.options.certificate().0);
+        let options = self.options.ivp(attempt.tolerances.0, attempt.tolerances.1);
+        let Self { evaluator, progress, engine, state, n_params, .. } = self;
+        let followed = match !attempt.squared_speed.is_nan() || tightened.is_some() {
+            true => evaluator.follow_outputs(attempt.theta, attempt.velocity),
+            false => None,
         };
-        let (mut path_drift, mut looks) = (0.0, 1);
-        // A drift that is NaN: a trial beyond what can be computed, which is rejected and repeated with a shorter step.
-        let mut go_on = |trial, t: f64, present: &mut dyn Present| match trial {
-            _ if cancelled.get() => ControlFlow::Break(Abandoned::Hopeless),
-            _ if spent.get() => ControlFlow::Break(Abandoned::Limit),
-            Trial::Accepted if drift.get() > limit => ControlFlow::Break(Abandoned::Hopeless),
-            Trial::Accepted => {
-                if is_pulled && drift.get() > tightened {
-                    present.tighten(2.0);
-                }
-                if is_pulled && accepted.get() < BEFORE_THE_END.0 * time && t >= BEFORE_THE_END.0 * time {
-                    present.tighten(BEFORE_THE_END.1);
-                }
-                accepted.set(t);
-                if let Some(carried) = &mut *carried.borrow_mut() {
-                    carried.accept(t);
-                }
-                if !start.is_nan() && t * LOOKS as f64 >= time * looks as f64 {
-                    looks = (t / time * LOOKS as f64) as usize + 1;
-                    let state = present.state();
-                    let (positions, velocities) = state.split_at(state.len() / 2);
-                    let (theta, velocity) = (&positions[..*n_params], &velocities[..*n_params]);
-                    let here = relative_change(start, evaluator.borrow_mut().squared_speed_on_path(theta, velocity));
-                    path_drift = larger(path_drift, here);
-                }
-                ControlFlow::Continue(())
-            }
-            Trial::Rejected => ControlFlow::Continue(()),
-        };
-        let options = options.ivp(rtol, atol);
-        let mut unprojected = None;
+        let path = Path::new(&mut **evaluator, *progress, attempt, followed.clone(), tightened);
+        // The integrator evaluates and asks in turn, never at once.
+        let path = RefCell::new(path);
+        let mut go_on = |trial, t, present: &mut dyn Present| path.borrow_mut().after(trial, t, present);
+        let (span, mut unprojected) = ((0.0, attempt.time), None);
         let info = match engine {
             Engine::Pulled { workspace, state: long } => {
-                let [outputs, output_velocities] = followed.unwrap_or_default();
-                let first = [theta, &outputs, velocity, &output_velocities];
-                long.iter_mut().zip(first.into_iter().flatten()).for_each(|(entry, first)| *entry = *first);
-                let bound = PULLED_TOLERANCE * options.rtol * dot(velocity, velocity).sqrt();
+                let mut pulled = Pulled { state: long, n_params: *n_params };
+                pulled.begin(&attempt, &followed);
+                let bound = PULLED_TOLERANCE * options.rtol * dot(attempt.velocity, attempt.velocity).sqrt();
                 workspace.measure_by(ErrorNorm::Velocity(bound));
                 let mut both = |t: f64, positions: &[f64], velocities: &[f64], accelerations: &mut [f64]| {
-                    let (theta, outputs) = positions.split_at(*n_params);
-                    let (velocity, output_velocities) = velocities.split_at(*n_params);
-                    let (acceleration, output_accelerations) = accelerations.split_at_mut(*n_params);
-                    let step = (t - accepted.get()).abs();
-                    let rate = if step > 0.0 { PULL / step } else { 0.0 };
-                    let pull = Pull { outputs, velocities: output_velocities, rate };
-                    accelerate(t, theta, velocity, acceleration, Some((pull, output_accelerations)));
+                    path.borrow_mut().accelerate_pulled(t, positions, velocities, accelerations);
                 };
-                let info = ode::solve_second_order(&mut both, (0.0, time), long, &options, workspace, &mut go_on)?;
-                let middle = long.len() / 2;
-                let (positions, velocities) = long.split_at_mut(middle);
-                let (theta, outputs) = positions.split_at_mut(*n_params);
-                let (velocity, output_velocities) = velocities.split_at_mut(*n_params);
+                let info = ode::solve_second_order(&mut both, span, pulled.state, &options, workspace, &mut go_on)?;
                 if let ControlFlow::Continue(Status::Reached) = info.status {
-                    let evaluator = &mut **evaluator.borrow_mut();
-                    unprojected = Some((
-                        relative_change(start, evaluator.squared_speed_on_path(theta, velocity)),
-                        evaluator.isometric_outputs(theta).unwrap_or_default(),
-                    ));
-                    evaluator.project(Beside { theta, velocity, outputs, output_velocities });
+                    unprojected = Some(pulled.project(path.borrow_mut().evaluator, attempt.squared_speed));
                 }
-                let (end, end_velocity) = state.split_at_mut(*n_params);
-                end.copy_from_slice(theta);
-                end_velocity.copy_from_slice(velocity);
+                let end = pulled.beside();
+                let (theta, velocity) = state.split_at_mut(*n_params);
+                theta.copy_from_slice(end.theta);
+                velocity.copy_from_slice(end.velocity);
                 info
             }
             Engine::SecondOrder(workspace) => {
                 let mut plain = |t: f64, theta: &[f64], velocity: &[f64], acceleration: &mut [f64]| {
-                    accelerate(t, theta, velocity, acceleration, None);
+                    path.borrow_mut().accelerate(t, theta, velocity, acceleration, None);
                 };
-                ode::solve_second_order(&mut plain, (0.0, time), state, &options, workspace, &mut go_on)?
+                ode::solve_second_order(&mut plain, span, state, &options, workspace, &mut go_on)?
             }
             Engine::General(workspace) => {
                 let mut derivative = |t: f64, state: &[f64], derivative: &mut [f64]| {
-                    let (theta, velocity) = state.split_at(*n_params);
-                    let (position_part, velocity_part) = derivative.split_at_mut(*n_params);
-                    position_part.copy_from_slice(velocity);
-                    accelerate(t, theta, velocity, velocity_part, None);
+                    path.borrow_mut().derivative(t, state, derivative);
                 };
-                ode::solve_watched(&mut derivative, 0.0, time, state, &options, workspace, &mut go_on)?
+                ode::solve_watched(&mut derivative, span.0, span.1, state, &options, workspace, &mut go_on)?
             }
         };
-        if cancelled.get() {
-            return Err(Error::Cancelled);
-        }
-        let mut carried = carried.into_inner();
-        if let (Some(carried), ControlFlow::Continue(Status::Reached)) = (&mut carried, &info.status) {
-            // Nobody is asked after the last step.
-            carried.accept(time);
-        }
-        // The call that found the budget spent evaluated nothing.
-        let evaluations = if spent.get() { evaluations } else { info.evaluations };
-        Ok(Ending { status: info.status, evaluations, path_drift, carried, unprojected })
+        path.into_inner().ending(info, unprojected)
     }
 }
 

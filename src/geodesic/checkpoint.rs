@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `sample` | \[K\] | which samples of the seed |
 //! | `theta`, `velocity` | \[K, D\] | θ and θ̇ at the end |
-//! | `nfev`, `drift`, `path_drift`, `residual`, `off_graph` (−1 where it is not defined), `status`, `certified` | \[K\] | their certificates |
+//! | the columns of a file of samples | \[K\] | their certificates |
 //!
 //! The metadata are `format`, a fingerprint over everything, and what tells the run apart, each key with `run.` before it.
 
@@ -20,16 +20,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::columns::{Reader, Stored};
 use super::exponential::Geodesic;
 use super::keeper::{Finished, Keeper};
-use super::samples::Outcome;
-use crate::error::{Error, Result, TensorError};
+use super::samples::Samples;
+use crate::error::{Error, Result};
 use crate::files;
-use crate::ode::Status;
 use crate::tensors::{self, FINGERPRINT, TensorFile, Values};
-
-/// The distance from the graph of a sample that has none.
-const UNDEFINED: f64 = -1.0;
 
 /// The `format` entry of the metadata.
 const FORMAT: &str = "riemannian-laplace partial samples";
@@ -143,31 +140,18 @@ impl Checkpoint {
     }
 
     fn write(&self, finished: &BTreeMap<usize, Arc<Finished>>) -> Result<()> {
-        let count = finished.len();
         let rows = |of: fn(&Geodesic) -> &[f64]| finished.values().map(|one| of(&one.0)).collect::<Vec<&[f64]>>();
-        let reals = |of: fn(&Geodesic) -> f64| finished.values().map(|one| of(&one.0)).collect::<Vec<f64>>();
-        let integers = |of: fn(&Finished) -> i64| finished.values().map(|one| of(one)).collect::<Vec<i64>>();
         let (theta, velocity) = (rows(|one| &one.theta), rows(|one| &one.velocity));
-        let size = theta.first().map_or(0, |row| row.len());
-        let (drift, path_drift) = (reals(|one| one.drift), reals(|one| one.path_drift));
-        let residual = reals(|one| one.residual);
-        let off_graph = reals(|one| one.off_graph.unwrap_or(UNDEFINED));
+        let (count, size) = (finished.len(), theta.first().map_or(0, |row| row.len()));
         let samples: Vec<i64> = finished.keys().map(|&index| index as i64).collect();
-        let evaluations = integers(|one| one.0.evaluations as i64);
-        let status = integers(|one| one.1.code());
-        let certified = integers(|one| i64::from(one.0.certified));
-        let entries = [
+        let mut entries = vec![
             ("sample", vec![count], Values::Integer(&samples)),
             ("theta", vec![count, size], Values::Rows(&theta)),
             ("velocity", vec![count, size], Values::Rows(&velocity)),
-            ("nfev", vec![count], Values::Integer(&evaluations)),
-            ("drift", vec![count], Values::Real(&drift)),
-            ("path_drift", vec![count], Values::Real(&path_drift)),
-            ("residual", vec![count], Values::Real(&residual)),
-            ("off_graph", vec![count], Values::Real(&off_graph)),
-            ("status", vec![count], Values::Integer(&status)),
-            ("certified", vec![count], Values::Integer(&certified)),
         ];
+        let geodesics: Vec<Arc<Finished>> = finished.values().cloned().collect();
+        let columns = Samples::collect_columns(&geodesics).stored_columns();
+        entries.extend(columns.iter().map(Stored::entry));
         let mut metadata: BTreeMap<String, String> =
             self.run.iter().map(|(key, value)| (format!("{PREFIX}{key}"), value.clone())).collect();
         metadata.insert("format".to_string(), FORMAT.to_string());
@@ -177,7 +161,7 @@ impl Checkpoint {
 
     fn read(&self) -> Result<BTreeMap<usize, Arc<Finished>>> {
         let path = self.path.as_path();
-        let mut file = TensorFile::read_numbers(path)?;
+        let file = TensorFile::read_numbers(path)?;
         let invalid = |key: &'static str, problem: String| Error::Metadata { path: path.to_path_buf(), key, problem };
         if file.metadata.get("format").is_none_or(|format| format != FORMAT) {
             return Err(invalid("format", format!("is not `{FORMAT}`; remove the file, or write elsewhere")));
@@ -195,81 +179,26 @@ impl Checkpoint {
             let (path, what) = (path.to_path_buf(), key.as_str().into());
             return Err(Error::OtherRun { path, what, found: value(&stored), expected: value(&self.run) });
         }
-        let samples = file.take(path, "sample")?.values;
-        let count = samples.len();
-        let mut column = |name: &str| -> Result<Vec<f64>> {
-            let tensor = file.take(path, name)?;
-            if tensor.shape == [count] {
-                return Ok(tensor.values);
-            }
-            let (path, expected) = (path.to_path_buf(), format!("expected [{count}]"));
-            Err(Error::Tensor(TensorError::Shape {
-                path,
-                tensor: name.to_string(),
-                found: tensor.shape,
-                expected: expected.into(),
-            }))
-        };
-        let (evaluations, drift, path_drift) = (column("nfev")?, column("drift")?, column("path_drift")?);
-        let (residual, status, certified) = (column("residual")?, column("status")?, column("certified")?);
-        let mut distances = column("off_graph")?.into_iter();
-        let (theta, velocity) = (file.take(path, "theta")?, file.take(path, "velocity")?);
-        let size = theta.values.len() / count.max(1);
-        for (name, tensor) in [("theta", &theta), ("velocity", &velocity)] {
-            if tensor.shape != [count, size] {
-                let (path, expected) = (path.to_path_buf(), format!("expected [{count}, {size}]"));
-                let (tensor, found) = (name.to_string(), tensor.shape.clone());
-                return Err(Error::Tensor(TensorError::Shape { path, tensor, found, expected: expected.into() }));
-            }
+        let count = file.tensors.get("sample").map_or(0, |tensor| tensor.values.len());
+        let mut file = Reader { path, contents: file };
+        let indices = file.take_counts("sample", count)?;
+        let ([rows, size], theta) = file.take_matrix("theta")?;
+        let (shape, velocity) = file.take_matrix("velocity")?;
+        if [rows, size] != [count, size] || shape != [rows, size] {
+            return Err(file.shape(
+                "theta",
+                vec![rows, size],
+                format!("expected {count} rows, as many as in `velocity`"),
+            ));
         }
-        let mut rows = theta.values.chunks_exact(size.max(1)).zip(velocity.values.chunks_exact(size.max(1)));
-        let mut finished = BTreeMap::new();
-        let certificates = evaluations.iter().zip(&drift).zip(&path_drift).zip(&residual).zip(&status).zip(&certified);
-        for (&sample, (((((&evaluations, &drift), &path_drift), &residual), &status), &certified)) in
-            samples.iter().zip(certificates)
-        {
-            let outcome = Outcome::ALL.into_iter().find(|outcome| outcome.code() as f64 == status);
-            let (Some((theta, velocity)), Some(outcome)) = (rows.next(), outcome) else {
-                return Err(invalid("format", "does not fit the tensors".to_string()));
-            };
-            let geodesic = Geodesic {
-                theta: theta.to_vec(),
-                velocity: velocity.to_vec(),
-                evaluations: evaluations as usize,
-                drift,
-                path_drift,
-                residual,
-                off_graph: distances.next().filter(|distance| *distance != UNDEFINED),
-                status: match outcome {
-                    Outcome::Reached | Outcome::NoLogarithm => Status::Reached,
-                    Outcome::StepLimit => Status::StepLimit,
-                    Outcome::NotFinite => Status::NotFinite,
-                },
-                certified: certified != 0.0,
-            };
-            if let Some(requirement) = contradiction(&geodesic, outcome, sample) {
-                let (path, index) = (path.to_path_buf(), finished.len());
-                let (tensor, value) = ("certified".to_string(), certified);
-                return Err(Error::Tensor(TensorError::Value { path, tensor, index, value, requirement }));
-            }
-            finished.insert(sample as usize, Arc::new((geodesic, outcome)));
+        let mut samples = Samples::collect_columns(&[]);
+        file.take_columns(&mut samples, count)?;
+        for (tensor, values) in [("theta", &theta), ("velocity", &velocity)] {
+            file.check_reached(tensor, values, size, &samples.outcome)?;
         }
-        Ok(finished)
-    }
-}
-
-/// What a sample in a file must be to count as what the file says, where it is not.
-fn contradiction(one: &Geodesic, outcome: Outcome, sample: f64) -> Option<&'static str> {
-    let mut coordinates = one.theta.iter().chain(&one.velocity);
-    let figures = [one.drift, one.path_drift, one.residual];
-    match outcome {
-        _ if !(sample >= 0.0 && sample.fract() == 0.0) => Some("of a sample whose number is whole, and at least 0"),
-        Outcome::Reached if coordinates.any(|value| !value.is_finite()) => {
-            Some("of finite weights where the end was reached")
-        }
-        Outcome::Reached if !one.certified || figures.iter().all(|figure| *figure >= 0.0) => None,
-        Outcome::StepLimit | Outcome::NotFinite | Outcome::NoLogarithm if !one.certified => None,
-        _ => Some("0 where the end was not reached, or drift or residual is not a number of at least 0"),
+        let rows = theta.chunks(size.max(1)).zip(velocity.chunks(size.max(1)));
+        let finished = rows.enumerate().filter_map(|(row, (theta, velocity))| samples.finished(row, theta, velocity));
+        Ok(indices.into_iter().zip(finished.map(Arc::new)).collect())
     }
 }
 

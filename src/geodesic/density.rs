@@ -30,14 +30,6 @@ pub struct SampleDensities {
     pub conjugate: Vec<usize>,
 }
 
-impl SampleDensities {
-    /// The same of another part that follows.
-    pub(super) fn extend(&mut self, other: Self) {
-        self.log_weight.extend(other.log_weight);
-        self.conjugate.extend(other.conjugate);
-    }
-}
-
 /// The weights of samples `range` of a seed from the posterior of a network, for the metric that they follow.
 ///
 /// Each geodesic is integrated again, with its Jacobi fields and at a tighter tolerance: at most 500 parameters, and no

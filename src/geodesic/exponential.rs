@@ -1,15 +1,17 @@
 //! The exponential map: θ̈ = a(θ, θ̇) from (θ̂, v) over unit time, with the drift of vᵀGv as a certificate.
 //!
-//! A geodesic keeps its squared speed vᵀG(θ)v constant, and nothing in the integration enforces that: its relative
-//! change from start to end is a free check of every sample (Yu et al. 2024, section 3 and supplement "Geodesic ODE").
-//! What certifies a sample is defined in `docs/architecture.md`: the drift at the end, the drift on the way, and the
-//! residual of an iterative solver, each within its bound.
+//! A geodesic keeps its squared speed vᵀG(θ)v constant: its relative change from start to end is a free check of every
+//! sample (Yu et al. 2024, section 3 and supplement "Geodesic ODE"). What is certified, and by what, is in `certificate`
+//! and in `docs/architecture.md`; when a geodesic is integrated again, and at which tolerance, is in `refinement`.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::attempt::{Abandoned, Budget, Ending, Engine, larger, relative_change};
+use super::attempt::{Abandoned, Attempt, Budget, Ending, Engine, larger, relative_change};
+use super::certificate::{Certificate, EndCheck, stated_error};
+use super::refinement::Refinement;
 use crate::error::{Error, Result, check_size};
 use crate::metric::{Metric, MetricEvaluator};
 use crate::ode::{self, DensePath, Integrator, IvpOptions, Status};
@@ -59,17 +61,6 @@ const ABSOLUTE_SHARE: f64 = 1e-3;
 /// The first relative tolerance is at most the paper's.
 const LOOSEST_TOLERANCE: f64 = 1e-3;
 
-/// An attempt whose drift exceeds this many times the target on the way is abandoned: where a path leaves its geodesic,
-/// steps become short, and no path returns. The drift on the way is that of predictions, a few times that at the end of
-/// their steps: a bound closer to the target abandons attempts that would have met it, and tolerances tightened by it
-/// cost more than the second attempts they save (both were tried).
-const HOPELESS: f64 = 20.0;
-/// The same for a path that is pulled to the graph: there the drift is quadratic in the error, errors decay, and steps
-/// become shorter long before.
-const HOPELESS_WITH_PULL: f64 = 200.0;
-/// On the way the drift may be this many times the target: it rises and falls there, while the end is what is used.
-const ON_THE_WAY: f64 = 5.0;
-
 /// The paper's step limit.
 const PAPER_STEPS: usize = 4096;
 
@@ -109,6 +100,9 @@ pub struct GeodesicOptions {
     pub max_steps: usize,
     /// Limits of the whole geodesic (default: none).
     pub limits: GeodesicLimits,
+    /// Whether the end is compared at two tolerances, without which no path is certified. It takes about two thirds of the
+    /// evaluations again (with fixed tolerances one and a half times as many again).
+    pub end_check: EndCheck,
 }
 
 impl Default for GeodesicOptions {
@@ -118,6 +112,7 @@ impl Default for GeodesicOptions {
             integrator: Integrator::Adams,
             max_steps: 6 * PAPER_STEPS,
             limits: GeodesicLimits::default(),
+            end_check: EndCheck::default(),
         }
     }
 }
@@ -126,7 +121,7 @@ impl GeodesicOptions {
     /// Fixed tolerances, with the paper's integrator and step limit; a drift of at most 1e-3 is certified.
     pub fn with_tolerances(rtol: f64, atol: f64) -> Self {
         let accuracy = Accuracy::Tolerances { rtol, atol, target: DRIFT_TARGET };
-        Self { accuracy, integrator: Integrator::Dopri5, max_steps: PAPER_STEPS, limits: GeodesicLimits::default() }
+        Self { accuracy, integrator: Integrator::Dopri5, max_steps: PAPER_STEPS, ..Self::default() }
     }
 
     /// Checks that every setting is in its range.
@@ -137,6 +132,25 @@ impl GeodesicOptions {
             return Err(Error::DriftTarget { target, attempts });
         }
         Ok(self.ivp(rtol, atol).validate()?)
+    }
+
+    /// Every setting by name, as text by which runs are told apart.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let accuracy = match self.accuracy {
+            Accuracy::Tolerances { rtol, atol, target } => {
+                vec![("rtol", rtol), ("atol", atol), ("drift_target", target)]
+            }
+            Accuracy::Drift { target, attempts } => vec![("drift_target", target), ("attempts", attempts as f64)],
+        };
+        let limits = [
+            ("max_evaluations", self.limits.evaluations.map(|most| most as f64)),
+            ("max_seconds", self.limits.time.map(|time| time.as_secs_f64())),
+        ];
+        let limits = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)));
+        let numbers = accuracy.into_iter().chain(limits).chain([("max_steps", self.max_steps as f64)]);
+        let words = [("integrator", self.integrator.name()), ("end_check", self.end_check.name())];
+        let words = words.into_iter().map(|(name, word)| (name.to_string(), word.to_string()));
+        numbers.map(|(name, number)| (name.to_string(), number.to_string())).chain(words).collect()
     }
 
     /// The largest drift of a certified geodesic, and the integrations that may be made for it.
@@ -176,6 +190,10 @@ pub struct Geodesic {
     pub velocity: Vec<f64>,
     /// Evaluations of the acceleration, over all attempts: the paper's T.
     pub evaluations: usize,
+    /// Evaluations for the error of the end alone.
+    pub check_evaluations: usize,
+    /// Integrations of the path, each at a tighter tolerance than the one before.
+    pub attempts: usize,
     /// |vᵀGv(1) − vᵀGv(0)| / vᵀGv(0), before a projection to the graph, where there is one; NaN when it could not be computed.
     pub drift: f64,
     /// The largest drift at accepted states on the way; NaN when one could not be computed.
@@ -186,11 +204,31 @@ pub struct Geodesic {
     /// outputs (σ, for a Gaussian); none where the likelihood has no isometric outputs y, NaN when it could not be
     /// computed.
     pub off_graph: Option<f64>,
+    /// The error of the end in σ (the units of the whitened outputs): five times the largest difference of the outputs at a
+    /// data point between integrations at two tolerances, and at least 1e-3. Infinite where it was not estimated.
+    pub end_error: f64,
     /// Whether t = 1 was reached.
     pub status: Status,
-    /// Whether t = 1 was reached with a drift within the target, a drift on the way within five times the target and a
-    /// residual within the target, whatever the tolerances. What is not a number is within nothing.
+    /// What is certified.
+    pub certificate: Option<Certificate>,
+    /// Whether anything is certified, whatever the tolerances.
     pub certified: bool,
+}
+
+/// Where a geodesic starts.
+struct Start<'a> {
+    theta: &'a [f64],
+    velocity: &'a [f64],
+    /// vᵀG(θ)v.
+    squared_speed: f64,
+}
+
+impl<'a> Start<'a> {
+    /// An attempt from here, for unit time.
+    fn attempt(&self, tolerances: (f64, f64), hopeless: f64, budget: Budget) -> Attempt<'a> {
+        let &Start { theta, velocity, squared_speed } = self;
+        Attempt { theta, velocity, time: 1.0, tolerances, squared_speed, hopeless, budget }
+    }
 }
 
 /// The exponential map of a metric for one thread, with buffers that are reused from one geodesic to the next.
@@ -230,72 +268,88 @@ impl<'a> ExponentialMap<'a> {
         Self { progress, ..self }
     }
 
-    /// Follows the geodesic from `theta` with initial velocity `velocity` for unit time.
+    /// Follows the geodesic from `theta` with initial velocity `velocity` for unit time, at tighter and tighter tolerances
+    /// until it is certified or the attempts are used up.
     pub fn map(&mut self, theta: &[f64], velocity: &[f64]) -> Result<Geodesic> {
         check_size("length of the starting point", self.n_params, theta.len())?;
         check_size("length of the velocity", self.n_params, velocity.len())?;
-        let (mut rtol, mut atol) = self.options.first_tolerances(self.n_params);
-        let (target, attempts) = self.options.certificate();
-        let start = self.evaluator.squared_speed(theta, velocity);
-        let mut evaluations = 0;
-        let mut attempt = 0;
-        let mut budget = Budget::of(self.options.limits);
-        let hopeless = if self.engine.is_pulled() { HOPELESS_WITH_PULL } else { HOPELESS };
+        let start = Start { theta, velocity, squared_speed: self.evaluator.squared_speed(theta, velocity) };
+        let mut refinement = Refinement::new(&self.options, self.n_params, self.engine.is_pulled());
         loop {
-            attempt += 1;
-            let limit = if attempt < attempts { hopeless * target } else { f64::INFINITY };
-            let Ending { status: ending, evaluations: used, path_drift, carried, unprojected } =
-                self.integrate_within(theta, velocity, 1.0, (rtol, atol), (start, limit), &budget)?;
-            evaluations += used;
-            budget.evaluations = budget.evaluations.saturating_sub(used);
-            let ending = match ending {
-                ControlFlow::Break(Abandoned::Limit) => ControlFlow::Continue(Status::StepLimit),
-                ending => ending,
-            };
-            let residual = self.evaluator.path_residual();
-            // A projection must not certify what was not followed.
-            let before = unprojected.as_ref().map_or(0.0, |(drift, _)| *drift);
-            let drift = larger(self.drift(start), before);
-            let tighten = match ending {
-                // With a tolerance a few times tighter, the path may stay on its geodesic.
-                ControlFlow::Break(_) => 0.1,
-                ControlFlow::Continue(status) => {
-                    // What is NaN is within no bound.
-                    let straight = drift <= target && path_drift <= ON_THE_WAY * target;
-                    let certified = status == Status::Reached && straight && residual <= target;
-                    // A tighter tolerance does not help a solver that could not meet its own.
-                    let unsolved = straight && !certified;
-                    if certified || unsolved || attempt >= attempts || status == Status::StepLimit {
-                        let (theta, velocity) = self.state.split_at(self.n_params);
-                        let outputs = unprojected
-                            .map(|(_, outputs)| outputs)
-                            .or_else(|| self.evaluator.isometric_outputs(theta))
-                            .unwrap_or_default();
-                        let off_graph = carried.map(|carried| carried.distance(&outputs));
-                        let (theta, velocity) = (theta.to_vec(), velocity.to_vec());
-                        return Ok(Geodesic {
-                            theta,
-                            velocity,
-                            evaluations,
-                            drift,
-                            path_drift,
-                            residual,
-                            off_graph,
-                            status,
-                            certified,
-                        });
-                    }
-                    // The drift is about proportional to the tolerance; half of the target leaves room for "about". With very
-                    // many parameters it is proportional to the square: the error of ẏ is larger than ẏ itself.
-                    let mut missing = 0.5 * target / drift.max(path_drift / ON_THE_WAY);
-                    if self.engine.is_pulled() {
-                        missing = missing.sqrt();
-                    }
-                    if missing.is_finite() { missing.clamp(1e-3, 0.2) } else { 0.1 }
-                }
-            };
-            (rtol, atol) = (tighten * rtol, tighten * atol);
+            let mut found = self.attempt(&start, &mut refinement)?;
+            if let Some(geodesic) = &mut found
+                && refinement.keeps(geodesic)
+                && refinement.checks_end
+            {
+                geodesic.end_error = self.end_error(&start, &mut refinement, &geodesic.theta)?;
+                geodesic.check_evaluations = refinement.check_evaluations;
+            }
+            if let Some(geodesic) = refinement.judge(found) {
+                return Ok(geodesic);
+            }
         }
+    }
+
+    /// One integration at the present tolerances; none where it was abandoned.
+    fn attempt(&mut self, start: &Start<'_>, refinement: &mut Refinement) -> Result<Option<Geodesic>> {
+        refinement.attempt += 1;
+        let limit = if refinement.is_last() { f64::INFINITY } else { refinement.hopeless };
+        let ending = self.integrate_within(start.attempt(refinement.tolerances, limit, refinement.budget))?;
+        let Ending { status, evaluations, path_drift, carried, unprojected } = ending;
+        refinement.spend(evaluations);
+        let status = match status {
+            ControlFlow::Continue(status) => status,
+            ControlFlow::Break(Abandoned::Limit) => Status::StepLimit,
+            ControlFlow::Break(Abandoned::Hopeless) => return Ok(None),
+        };
+        let residual = self.evaluator.path_residual();
+        // A projection must not certify what was not followed.
+        let before = unprojected.as_ref().map_or(0.0, |unprojected| unprojected.drift);
+        let drift = larger(self.drift(start.squared_speed), before);
+        let (theta, velocity) = self.state.split_at(self.n_params);
+        let off_graph = match unprojected {
+            Some(unprojected) => Some(unprojected.off_graph),
+            None => {
+                carried.map(|carried| carried.distance(&self.evaluator.isometric_outputs(theta).unwrap_or_default()))
+            }
+        };
+        Ok(Some(Geodesic {
+            theta: theta.to_vec(),
+            velocity: velocity.to_vec(),
+            evaluations: refinement.evaluations,
+            check_evaluations: refinement.check_evaluations,
+            attempts: refinement.attempt,
+            drift,
+            path_drift,
+            residual,
+            off_graph,
+            end_error: f64::INFINITY,
+            status,
+            certificate: None,
+            certified: false,
+        }))
+    }
+
+    /// The error of an end, by comparison with that at another tolerance: of an earlier attempt where one reached its end,
+    /// otherwise of an integration for this purpose.
+    fn end_error(&mut self, start: &Start<'_>, refinement: &mut Refinement, end: &[f64]) -> Result<f64> {
+        let other = match refinement.looser.take() {
+            Some(other) => Some(other),
+            None if self.evaluator.end_distance(end, end).is_none() => {
+                refinement.checks_end = false;
+                return Ok(f64::INFINITY);
+            }
+            None => {
+                let tolerances = refinement.tolerances_of_check();
+                let (hopeless, budget) = (10.0 * refinement.hopeless, refinement.budget_of_check());
+                let ending = self.integrate_within(start.attempt(tolerances, hopeless, budget))?;
+                refinement.check_evaluations += ending.evaluations;
+                refinement.budget.spend(ending.evaluations);
+                let reached = matches!(ending.status, ControlFlow::Continue(Status::Reached));
+                reached.then(|| self.state[..self.n_params].to_vec())
+            }
+        };
+        Ok(stated_error(other.and_then(|other| self.evaluator.end_distance(end, &other))))
     }
 
     /// The whole path of a geodesic, for drawing.

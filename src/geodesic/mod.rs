@@ -1,7 +1,9 @@
 //! Geodesics: the exponential map with its certificate, the logarithmic map, and samples of the wrapped Gaussian.
 
 mod attempt;
+mod certificate;
 mod checkpoint;
+mod columns;
 mod density;
 mod exponential;
 mod file;
@@ -12,6 +14,7 @@ mod logarithm;
 mod name;
 mod paraboloid;
 mod posterior;
+mod refinement;
 mod residuals;
 mod sampler;
 mod samples;
@@ -20,6 +23,7 @@ mod smoothing;
 mod subsampled;
 
 pub use crate::error::{JoinError, UnknownMetric};
+pub use certificate::{Certificate, END_BOUND, EndCheck, OFF_GRAPH_BOUND};
 pub use checkpoint::{Checkpoint, Run};
 pub use density::{MOST_PARAMETERS, SampleDensities, check_weights, densities, sample_densities};
 pub use exponential::{Accuracy, DRIFT_TARGET, ExponentialMap, Geodesic, GeodesicLimits, GeodesicOptions};

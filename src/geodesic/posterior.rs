@@ -5,6 +5,7 @@
 //! kink a geodesic crosses, vᵀGv is not conserved, and no tolerance can change that: such geodesics are integrated once,
 //! within the step limit, and their drift is reported unchanged.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ndarray::ArrayView2;
@@ -20,9 +21,9 @@ use super::samples::Samples;
 use super::smoothing::{self, Smoothing};
 use super::subsampled::{MetricBatch, Subsampling, SumOverData, of_all_data};
 use crate::error::{Error, Result, Unsupported};
-use crate::laplace::{IterativeOptions, Laplace, MatrixFreeOptions, Precision};
+use crate::laplace::{Laplace, Precision};
 use crate::memory;
-use crate::metric::{self, Metric, Pullback};
+use crate::metric::{self, IterativeOptions, MatrixFreeOptions, Metric, Pullback, Space};
 use crate::progress::Progress;
 
 /// How the accelerations of a metric are computed.
@@ -48,6 +49,53 @@ pub struct MetricOptions {
     pub batch: Option<MetricBatch>,
     /// How it rounds the kinks of a network that has any.
     pub smoothing: Smoothing,
+}
+
+impl MetricOptions {
+    /// Every setting by name, as text by which runs are told apart.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let mut settings: BTreeMap<String, String> = BTreeMap::new();
+        let mut set = |name: &str, value: String| settings.insert(name.to_string(), value);
+        set("metric_solver", self.solver.name().to_string());
+        match self.solver {
+            MetricSolver::Auto | MetricSolver::Exact => {}
+            MetricSolver::Iterative(IterativeOptions { space, tolerance, max_products }) => {
+                set("cg_space", space.map_or("smaller", Space::name).to_string());
+                set("cg_tolerance", tolerance.to_string());
+                set("cg_products", max_products.to_string());
+            }
+            MetricSolver::MatrixFree(MatrixFreeOptions { tolerance, max_products, max_rank, warm_start, refresh }) => {
+                set("cg_tolerance", tolerance.to_string());
+                set("cg_products", max_products.to_string());
+                set("cg_rank", max_rank.to_string());
+                set("cg_warm_start", warm_start.to_string());
+                set("cg_refresh", refresh.to_string());
+            }
+        }
+        if let Some(MetricBatch { size, redraw }) = self.batch {
+            set("metric_batch", size.to_string());
+            set("redraw", redraw.to_string());
+        }
+        let smoothing = match self.smoothing {
+            Smoothing::Default => "default".to_string(),
+            Smoothing::Width(width) => width.to_string(),
+            Smoothing::None => "none".to_string(),
+        };
+        set("smoothing", smoothing);
+        settings
+    }
+}
+
+impl MetricSolver {
+    /// The name, as the program has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MetricSolver::Auto => "auto",
+            MetricSolver::Exact => "exact",
+            MetricSolver::Iterative(_) => "iterative",
+            MetricSolver::MatrixFree(_) => "matrix-free",
+        }
+    }
 }
 
 /// A solver for geodesics of a certain accuracy.
@@ -120,7 +168,7 @@ impl<'a> PathSolver<'a> {
 /// use riemannian_laplace::MetricName;
 /// use riemannian_laplace::internals::geodesic::sample_posterior;
 /// use riemannian_laplace::SamplerOptions;
-/// use riemannian_laplace::internals::laplace::MatrixFreeOptions;
+/// use riemannian_laplace::internals::metric::MatrixFreeOptions;
 /// use riemannian_laplace::{FitOptions, Laplace};
 /// use riemannian_laplace::Family;
 /// use riemannian_laplace::{Activation, Architecture, Network};

@@ -30,7 +30,7 @@ use crate::random::{Purpose, stream};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplerOptions {
-    /// Which samples of the seed (default 0..500, the paper's number for networks). Sample i is the same in any range.
+    /// Which samples of the seed (default 0..100). Sample i is the same in any range.
     pub range: Range<usize>,
     /// The seed (default 0).
     pub seed: u64,
@@ -40,7 +40,7 @@ pub struct SamplerOptions {
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { range: 0..500, seed: 0, geodesic: GeodesicOptions::default() }
+        Self { range: 0..100, seed: 0, geodesic: GeodesicOptions::default() }
     }
 }
 

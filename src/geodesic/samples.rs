@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use ndarray::{Array2, Axis, concatenate};
 
+use super::certificate::Certificate;
 use super::density::SampleDensities;
+use super::exponential::Geodesic;
 use super::keeper::Finished;
 use super::name::MetricName;
 use super::residuals::Residuals;
 use super::subsampled::BatchReport;
 use crate::error::{JoinError, Result};
-use crate::laplace::{SolverName, SolverReport};
-use crate::metric::{Metric, Pullback};
+use crate::metric::{Metric, Pullback, SolverName, SolverReport};
 use crate::ode::Status;
 
 /// How a sample ended.
@@ -80,9 +81,19 @@ pub struct Samples {
     /// The distance of each end from the graph of the outputs (see [`Geodesic::off_graph`](super::Geodesic::off_graph)), where the metric has
     /// isometric outputs.
     pub off_graph: Option<Vec<f64>>,
+    /// The error of each end, the largest at a data point in σ; infinite where it was not estimated.
+    pub end_error: Vec<f64>,
+    /// The largest relative residual of an iterative solver; 0 for an exact one.
+    pub residual: Vec<f64>,
+    /// Integrations, each at a tighter tolerance than the one before.
+    pub attempts: Vec<usize>,
+    /// Evaluations for the error of the end alone.
+    pub check_evaluations: Vec<usize>,
     /// How each ended.
     pub outcome: Vec<Outcome>,
-    /// Whether each reached its end with a drift, there and on the way, and a solver's residual within their bounds.
+    /// What is certified of each.
+    pub certificate: Vec<Option<Certificate>>,
+    /// Whether anything is certified of each.
     pub certified: Vec<bool>,
     /// The width over which the metric rounds the network's kinks; none if it has no kinks, or they are not rounded.
     pub smoothing: Option<f64>,
@@ -103,20 +114,44 @@ pub struct Samples {
 impl Samples {
     /// The ends of geodesics, with given velocities unless the caller says otherwise.
     pub(super) fn collect(geodesics: Vec<Arc<Finished>>, n_params: usize) -> Self {
-        let count = geodesics.len();
-        let mut samples = Self {
+        let matrix = |of: fn(&Geodesic) -> &Vec<f64>| {
+            let mut matrix = Array2::zeros((geodesics.len(), n_params));
+            for (mut row, finished) in matrix.rows_mut().into_iter().zip(&geodesics) {
+                row.iter_mut().zip(of(&finished.0)).for_each(|(slot, value)| *slot = *value);
+            }
+            matrix
+        };
+        let (theta, velocity) = (matrix(|geodesic| &geodesic.theta), matrix(|geodesic| &geodesic.velocity));
+        Self { theta, velocity, ..Self::collect_columns(&geodesics) }
+    }
+
+    /// The same without θ and velocities.
+    pub(super) fn collect_columns(geodesics: &[Arc<Finished>]) -> Self {
+        fn column<T>(geodesics: &[Arc<Finished>], of: impl Fn(&Geodesic, Outcome) -> T) -> Vec<T> {
+            geodesics.iter().map(|finished| of(&finished.0, finished.1)).collect()
+        }
+        let certificate = column(geodesics, |geodesic, outcome| {
+            geodesic.certificate.filter(|_| geodesic.certified && outcome == Outcome::Reached)
+        });
+        let off_graph: Option<Vec<f64>> = geodesics.iter().map(|one| one.0.off_graph).collect();
+        Self {
             metric: None,
             posterior: None,
             seed: None,
-            range: 0..count,
-            theta: Array2::zeros((count, n_params)),
-            velocity: Array2::zeros((count, n_params)),
-            evaluations: Vec::with_capacity(count),
-            drift: Vec::with_capacity(count),
-            path_drift: Vec::with_capacity(count),
-            off_graph: geodesics.iter().map(|one| one.0.off_graph).collect(),
-            outcome: Vec::with_capacity(count),
-            certified: Vec::with_capacity(count),
+            range: 0..geodesics.len(),
+            theta: Array2::zeros((0, 0)),
+            velocity: Array2::zeros((0, 0)),
+            evaluations: column(geodesics, |geodesic, _| geodesic.evaluations),
+            drift: column(geodesics, |geodesic, _| geodesic.drift),
+            path_drift: column(geodesics, |geodesic, _| geodesic.path_drift),
+            off_graph: off_graph.filter(|off_graph| !off_graph.is_empty()),
+            end_error: column(geodesics, |geodesic, _| geodesic.end_error),
+            residual: column(geodesics, |geodesic, _| geodesic.residual),
+            attempts: column(geodesics, |geodesic, _| geodesic.attempts),
+            check_evaluations: column(geodesics, |geodesic, _| geodesic.check_evaluations),
+            outcome: column(geodesics, |_, outcome| outcome),
+            certified: certificate.iter().map(Option::is_some).collect(),
+            certificate,
             smoothing: None,
             residuals: None,
             indices: None,
@@ -124,18 +159,32 @@ impl Samples {
             solver: None,
             batch: None,
             density: None,
-        };
-        for (row, finished) in geodesics.into_iter().enumerate() {
-            let (geodesic, outcome) = (&finished.0, finished.1);
-            samples.theta.row_mut(row).iter_mut().zip(&geodesic.theta).for_each(|(slot, value)| *slot = *value);
-            samples.velocity.row_mut(row).iter_mut().zip(&geodesic.velocity).for_each(|(slot, value)| *slot = *value);
-            samples.evaluations.push(geodesic.evaluations);
-            samples.drift.push(geodesic.drift);
-            samples.path_drift.push(geodesic.path_drift);
-            samples.outcome.push(outcome);
-            samples.certified.push(geodesic.certified && outcome == Outcome::Reached);
         }
-        samples
+    }
+
+    /// A sample with this θ and velocity, as it was finished; none beyond the last.
+    pub(super) fn finished(&self, row: usize, theta: &[f64], velocity: &[f64]) -> Option<Finished> {
+        let outcome = *self.outcome.get(row)?;
+        let geodesic = Geodesic {
+            theta: theta.to_vec(),
+            velocity: velocity.to_vec(),
+            evaluations: *self.evaluations.get(row)?,
+            check_evaluations: *self.check_evaluations.get(row)?,
+            attempts: *self.attempts.get(row)?,
+            drift: *self.drift.get(row)?,
+            path_drift: *self.path_drift.get(row)?,
+            residual: *self.residual.get(row)?,
+            off_graph: self.off_graph.as_ref().and_then(|off_graph| off_graph.get(row).copied()),
+            end_error: *self.end_error.get(row)?,
+            status: match outcome {
+                Outcome::Reached | Outcome::NoLogarithm => Status::Reached,
+                Outcome::StepLimit => Status::StepLimit,
+                Outcome::NotFinite => Status::NotFinite,
+            },
+            certificate: *self.certificate.get(row)?,
+            certified: *self.certified.get(row)?,
+        };
+        Some((geodesic, outcome))
     }
 
     /// Keeps what is known about the solver of their metric.
@@ -179,8 +228,7 @@ impl Samples {
         self.outcome.iter().filter(|outcome| **outcome != Outcome::Reached).count()
     }
 
-    /// Samples that reached their end with more drift than the target allows, or with a drift that could not be
-    /// computed.
+    /// Samples that reached their end without a certificate.
     pub fn uncertified(&self) -> usize {
         let reached = self.outcome.iter().zip(&self.certified);
         reached.filter(|(outcome, certified)| **outcome == Outcome::Reached && !**certified).count()
@@ -195,22 +243,27 @@ impl Samples {
 
     /// The samples of these rows, in this order and any number of times. They are no range of a seed any more.
     pub fn select(&self, rows: &[usize]) -> Self {
-        fn pick<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
-            rows.iter().filter_map(|&row| values.get(row).cloned()).collect()
-        }
-        Self {
-            seed: None,
-            range: 0..rows.len(),
-            theta: self.theta.select(Axis(0), rows),
-            velocity: self.velocity.select(Axis(0), rows),
-            evaluations: pick(&self.evaluations, rows),
-            drift: pick(&self.drift, rows),
-            path_drift: pick(&self.path_drift, rows),
-            outcome: pick(&self.outcome, rows),
-            certified: pick(&self.certified, rows),
-            density: None,
-            ..self.clone()
-        }
+        let (theta, velocity) = (self.theta.select(Axis(0), rows), self.velocity.select(Axis(0), rows));
+        let mut selected = Self { seed: None, range: 0..rows.len(), theta, velocity, ..self.clone() };
+        selected.pick_columns(self, rows);
+        Self { density: None, ..selected }
+    }
+
+    /// Samples whose path is certified.
+    pub fn path_certified(&self) -> usize {
+        self.certificate.iter().filter(|certificate| **certificate == Some(Certificate::Path)).count()
+    }
+
+    /// The largest error of the end of a certified path, in σ at the data; none where no path is certified.
+    pub fn max_end_error(&self) -> Option<f64> {
+        let paths = self.end_error.iter().zip(&self.certificate);
+        let paths = paths.filter(|(_, certificate)| **certificate == Some(Certificate::Path));
+        paths.map(|(error, _)| *error).reduce(f64::max)
+    }
+
+    /// The mean number of evaluations for the error of the end, beside [`mean_evaluations`](Self::mean_evaluations).
+    pub fn mean_check_evaluations(&self) -> f64 {
+        self.check_evaluations.iter().sum::<usize>() as f64 / self.len().max(1) as f64
     }
 
     /// The mean number of evaluations: the paper's T.
@@ -253,37 +306,11 @@ impl Samples {
             concatenate(Axis(0), &views).map_err(|_| JoinError::Ragged)
         };
         let (theta, velocity) = (rows(|part| &part.theta)?, rows(|part| &part.velocity)?);
-        let mut whole = Samples {
-            metric: first.metric,
-            posterior: first.posterior.clone(),
-            seed: first.seed,
-            range,
-            theta,
-            velocity,
-            evaluations: Vec::new(),
-            drift: Vec::new(),
-            path_drift: Vec::new(),
-            off_graph: parts
-                .iter()
-                .map(|part| part.off_graph.clone())
-                .collect::<Option<Vec<_>>>()
-                .map(|parts| parts.concat()),
-            outcome: Vec::new(),
-            certified: Vec::new(),
-            smoothing: first.smoothing,
-            residuals: None,
-            indices: first.indices.clone(),
-            solver_name: first.solver_name,
-            solver: None,
-            batch: None,
-            density: None,
-        };
-        for part in parts {
-            whole.evaluations.extend(part.evaluations);
-            whole.drift.extend(part.drift);
-            whole.path_drift.extend(part.path_drift);
-            whole.outcome.extend(part.outcome);
-            whole.certified.extend(part.certified);
+        let mut whole = Samples { range, theta, velocity, residuals: None, solver: None, batch: None, ..first.clone() };
+        for (index, part) in parts.into_iter().enumerate() {
+            if index > 0 {
+                whole.append_columns(&part);
+            }
             if let Some(report) = part.solver {
                 whole.solver.get_or_insert_with(SolverReport::default).merge(&report);
             }
@@ -291,12 +318,6 @@ impl Samples {
                 match &mut whole.residuals {
                     Some(whole) => whole.merge(&residuals),
                     none => *none = Some(residuals),
-                }
-            }
-            if let Some(density) = part.density {
-                match &mut whole.density {
-                    Some(whole) => whole.extend(density),
-                    none => *none = Some(density),
                 }
             }
             if let Some(report) = part.batch {

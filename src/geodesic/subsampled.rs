@@ -5,8 +5,8 @@ use super::posterior::PathSolver;
 use super::sampler::{SamplerOptions, exponential_map, follow, for_each_index, reserve_memory, sample_watched};
 use super::samples::Samples;
 use crate::error::{Result, check_size};
-use crate::laplace::{Precision, SolverName, SolverReport};
-use crate::metric::{self, Batch, Metric, MetricEvaluator, Pullback, Subsampled};
+use crate::laplace::Precision;
+use crate::metric::{self, Batch, Metric, MetricEvaluator, Pullback, SolverName, SolverReport, Subsampled};
 use crate::random::{Purpose, stream};
 use crate::target::Target;
 
@@ -130,8 +130,10 @@ impl Subsampling<'_> {
 
     fn metric(&self, part: &Subsampled, solver: PathSolver<'_>, workers: usize) -> Result<Pullback> {
         Ok(match self.name {
-            SumOverData::EmpiricalFisher => solver.apply(part.empirical_fisher(), self.base, workers)?,
-            SumOverData::Fisher => solver.apply(part.fisher(), self.base, workers)?,
+            SumOverData::EmpiricalFisher => {
+                solver.apply(part.empirical_fisher().judged_at(self.target), self.base, workers)?
+            }
+            SumOverData::Fisher => solver.apply(part.fisher().judged_at(self.target), self.base, workers)?,
         })
     }
 

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use ndarray::{Array2, ArrayView2};
 
+use super::matrix_free;
 use super::problem::{BatchRows, Problem};
 use super::share::BlockSums;
 use super::structure::{Curvature, Structure};
-use super::without_matrix;
 use crate::data::{Batch, Batches, sum_over_blocks_at_once, sum_over_blocks_of};
 use crate::error::{Error, Result, check_size};
 use crate::likelihood::Family;
@@ -43,7 +43,7 @@ pub(super) fn accumulate(
     data: &dyn Batches,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
     if let (Structure::MatrixFree(draws), Some(team)) = (structure, data.team().filter(|team| team.size() > 1)) {
-        return without_matrix::accumulate_on(team, problem, draws, data);
+        return matrix_free::accumulate_on(team, problem, draws, data);
     }
     let alone = Team::alone();
     let team = data.team().filter(|_| structure.is_sum()).unwrap_or(&alone);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::accumulate::Fit;
+use super::calibrated;
 use super::fit::Laplace;
 use super::record::{
     Described, Description, INDICES, all_parameters, check_fingerprint, from_json, metadata_error, read_data, to_json,
@@ -79,6 +80,11 @@ impl Laplace {
         metadata.extend(attachment.metadata);
         let mut saved: Vec<SavedTensor> = prefixed("factor.", self.precision().save());
         saved.extend(attachment.tensors);
+        if let Some(calibration) = self.calibration() {
+            let (record, tensors) = calibrated::save(path, calibration)?;
+            metadata.insert(calibrated::KEY.to_string(), record);
+            saved.extend(tensors);
+        }
         let (inputs, targets);
         let mut entries = description.entries();
         match (contents, self.data()) {
@@ -124,6 +130,8 @@ impl Laplace {
             let data = read_data(path, &mut file, &problem, &schema, problem.n_data)?;
             problem.data = Some(Arc::new(data));
         }
+        let n_targets = problem.family.likelihood().n_targets(problem.model.n_outputs());
+        let calibration = calibrated::load(path, &mut file, n_targets)?;
         let without_data = problem.data.is_none();
         let needed = structure.loaded_numbers(&problem);
         let advice = format!("a limit of {} would fit it", gigabytes(needed * 8e-9));
@@ -134,6 +142,7 @@ impl Laplace {
         let precision = structure.load(&problem, prior.precision(), &mut factor)?;
         let mut laplace = Laplace::from_parts(problem, schema, prior, fit, curvature, precision);
         laplace.set_recipe(recipe);
+        laplace.set_calibration(calibration);
         laplace.stored = file.metadata.get(tensors::FINGERPRINT).cloned();
         Ok(laplace)
     }

@@ -11,6 +11,7 @@ use super::features::AtFeatures;
 use super::options::{FitOptions, PriorValues};
 use super::problem::{Problem, sigmas};
 use super::structure::{Curvature, Precision, Structure};
+use crate::conformal::Calibration;
 use crate::data::{Batches, Dataset, Schema};
 use crate::error::{Error, PosteriorError, Result, Unsupported, check_size};
 use crate::likelihood::{Dispersion, Family};
@@ -49,6 +50,8 @@ pub struct Laplace {
     pub(super) features: Option<Arc<AtFeatures>>,
     /// How the network was trained, where that is known.
     pub(super) recipe: Option<Recipe>,
+    /// The scores of calibration rows; gone when the posterior changes.
+    pub(super) calibration: Option<Arc<Calibration>>,
     /// The fingerprint of the file that it was read from.
     pub(super) stored: Option<String>,
 }
@@ -97,6 +100,7 @@ impl Laplace {
             precision,
             features: None,
             recipe: None,
+            calibration: None,
             stored: None,
         })
     }
@@ -112,7 +116,8 @@ impl Laplace {
         let (schema, prior) = (self.schema.clone(), self.prior.clone());
         let curvature = OnceLock::from(Arc::from(curvature));
         let recipe = self.recipe.clone();
-        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features: None, recipe, stored: None })
+        let (features, stored, calibration) = (None, None, None);
+        Ok(Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored, calibration })
     }
 
     /// Assembles the contents of a file.
@@ -126,8 +131,8 @@ impl Laplace {
     ) -> Self {
         let structure = precision.structure();
         let curvature = curvature.map_or_else(OnceLock::new, |curvature| OnceLock::from(Arc::from(curvature)));
-        let (features, recipe, stored) = (None, None, None);
-        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored }
+        let (features, recipe, stored, calibration) = (None, None, None, None);
+        Self { problem, schema, prior, fit, structure, curvature, precision, features, recipe, stored, calibration }
     }
 
     /// How the network was trained, where that is known.
@@ -172,6 +177,7 @@ impl Laplace {
             curvature = Arc::from(accumulate(&problem, self.structure, data)?.0);
         }
         self.precision = curvature.factor(&prior, &problem.scales())?;
+        self.calibration = None;
         self.prior = self.prior.with_precision(prior);
         (self.problem, self.curvature) = (problem, OnceLock::from(curvature));
         Ok(())

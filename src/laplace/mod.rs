@@ -1,20 +1,19 @@
 //! The Laplace approximation N(θ̂, G⁻¹) of a trained model, G = A + Σₙ JₙᵀHₙJₙ.
 //!
 //! One file per structure of G, with the same verbs: its curvature (the sums over data), its precision (factored), its
-//! log determinant and, where it can solve a ridge regression, the solver that the metrics use. [`Laplace`] puts them
-//! together.
+//! log determinant. [`Laplace`] puts them together.
 
 mod accumulate;
 mod advice;
+mod calibrated;
 mod condition;
 mod diagonal;
 mod features;
 mod file;
 mod fit;
 mod form;
-mod function_space;
+pub(crate) mod function_space;
 mod hessian;
-mod iterative;
 mod kind;
 mod kronecker;
 mod kronecker_precision;
@@ -25,20 +24,16 @@ mod options;
 mod own_data;
 mod problem;
 mod record;
-mod ridge;
 mod shard;
 mod share;
-mod solver_report;
 mod structure;
 mod temper;
 #[cfg(test)]
 mod tests;
 mod update;
 mod watched;
-mod weight_ridge;
-mod weight_space;
+pub(crate) mod weight_space;
 mod weights;
-mod without_matrix;
 
 pub use crate::error::PosteriorError;
 pub(crate) use accumulate::BATCH_NUMBERS;
@@ -50,18 +45,14 @@ pub use fit::Laplace;
 pub use form::{CovarianceForm, LowRankForm};
 pub use function_space::FunctionSpace;
 pub(crate) use hessian::second_derivatives;
-pub use iterative::{Iterative, IterativeOptions, Space};
 pub use kind::CurvatureKind;
-pub use matrix_free::{MatrixFree, MatrixFreeOptions};
+pub use matrix_free::Estimates;
 pub use options::{FitOptions, PriorValues};
 pub use problem::{BatchRows, Problem};
-pub use ridge::{Ridge, RidgeSolver, SolverName};
 pub use shard::FitPart;
-pub use solver_report::SolverReport;
 pub use structure::{
     Curvature, LogDet, LogDetForm, LogDetRatio, Precision, SavedTensor, SavedTensors, Spectrum, Structure,
 };
 pub use watched::Watched;
 pub use weight_space::WeightSpace;
 pub use weights::{Choice, Weights};
-pub use without_matrix::Estimates;

@@ -8,8 +8,8 @@ use faer::{Mat, MatMut, MatRef};
 use rand_chacha::ChaCha8Rng;
 
 use super::form::{self, CovarianceForm};
+use super::matrix_free::Estimates;
 use super::problem::{BatchRows, Problem};
-use super::without_matrix::Estimates;
 use crate::error::{Error, PosteriorError, Result, UnknownStructure, Unsupported};
 use crate::linalg::Cholesky;
 use crate::map::Rows;
@@ -353,7 +353,7 @@ structures! {
         /// Exact, and known through its products alone: no matrix, for models and data that are both large. The log
         /// determinant and the variances of predictions are estimates with a standard error. The variances are from so
         /// many draws S, and have a relative standard error of √(2/S). [`Structure::MATRIX_FREE`] has 64.
-        MatrixFree(64) = "matrix-free", true, without_matrix;
+        MatrixFree(64) = "matrix-free", true, matrix_free;
         /// The prior and so many of the largest eigenvalues of the curvature with their eigenvectors.
         LowRank(20) = "low-rank", false, low_rank;
     }

@@ -28,6 +28,7 @@ impl Laplace {
         }
         let problem = Problem { temperature, ..self.problem.clone() };
         self.precision = self.curvature()?.factor(self.prior.precision(), &problem.scales())?;
+        self.calibration = None;
         self.problem = problem;
         Ok(())
     }

@@ -71,6 +71,7 @@ impl Laplace {
         let mut curvature = self.curvature()?.duplicate();
         curvature.merge(later)?;
         self.precision = curvature.factor(self.prior(), &problem.scales())?;
+        self.calibration = None;
         self.fit.merge(&later_fit);
         (self.problem, self.curvature) = (problem, OnceLock::from(Arc::from(curvature)));
         Ok(())

@@ -28,7 +28,7 @@ const BLOCK_NUMBERS: f64 = (1u64 << 21) as f64;
 const TUNING_ADVICE: &str = "tune one prior precision and one sigma, which needs a single matrix";
 
 /// Adds A to the matrix in the lower triangle and factors it: the one place where G = LLᵀ is factored.
-pub(super) fn factor_with_prior(
+pub(crate) fn factor_with_prior(
     cholesky: &mut Cholesky,
     prior: &PriorPrecision,
 ) -> std::result::Result<(), FailedPivot> {
@@ -40,7 +40,7 @@ pub(super) fn factor_with_prior(
 /// two from D = 31 to 1,000, while the two solvers differ by far more except in a narrow range of sizes. In all pairs
 /// that the benchmark `scalability` measures, from D = 46 to 2,701 and N = 100 to 1,000, the solver with the smaller
 /// count is the faster.
-pub(super) fn work(map: &dyn Map) -> f64 {
+pub(crate) fn work(map: &dyn Map) -> f64 {
     map.curvature_work(map.n_outputs()) + (map.n_params() as f64).powi(3) / 6.0
 }
 

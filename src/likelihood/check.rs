@@ -54,8 +54,8 @@ const ERRORS: f64 = 6.0;
 pub fn check_likelihood(likelihood: &dyn Likelihood, target: &[f64], outputs: &[f64]) -> Result<(), Box<Disagreement>> {
     let check = Check { likelihood, target, outputs };
     check.scores()?;
-    check.information()?;
     check.whitening()?;
+    check.information()?;
     check.force()?;
     check.isometric()?;
     check.draws()

@@ -107,9 +107,8 @@ impl Likelihood for StudentT {
     }
 
     fn observed_information(&self, target: &[f64], outputs: &[f64], information: &mut [f64]) {
-        let ones = vec![1.0; outputs.len()];
         let entries =
-            (0..outputs.len()).map(|k| self.observed_quadratic(&target[k..=k], &outputs[k..=k], &ones[k..=k]));
+            (0..outputs.len()).map(|k| self.observed_quadratic(&target[k..=k], &outputs[k..=k], &[1.0]));
         write_diagonal(information, outputs.len(), entries);
     }
 

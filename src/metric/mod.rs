@@ -17,17 +17,21 @@ mod log_likelihoods;
 mod log_posterior;
 mod pullback;
 mod quadratic;
+mod solvers;
 mod subsampled;
 
 pub use log_likelihoods::LogLikelihoods;
 pub use log_posterior::LogPosterior;
 pub use pullback::{Pullback, PullbackEvaluator};
 pub use quadratic::Quadratic;
+pub use solvers::{
+    Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverName, SolverReport, Space,
+};
 pub use subsampled::{Batch, Subsampled};
 
 use std::sync::Arc;
 
-use crate::laplace::{Precision, SolverReport};
+use crate::laplace::Precision;
 use crate::likelihood::{Likelihood, Scaled, unit_noise};
 use crate::map::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::prior::PriorPrecision;
@@ -74,7 +78,7 @@ pub struct Beside<'a> {
 }
 
 /// One thread's evaluations of a [`Metric`]: nothing is allocated after the first (but see
-/// [`MatrixFreeOptions::refresh`](crate::laplace::MatrixFreeOptions::refresh)).
+/// [`MatrixFreeOptions::refresh`](MatrixFreeOptions::refresh)).
 pub trait MetricEvaluator: Send {
     /// a = −Γ(v, v), the acceleration of the geodesic through θ with velocity v. Where it cannot be computed (an
     /// overflow, a metric that is not positive definite) it is NaN.
@@ -130,6 +134,11 @@ pub trait MetricEvaluator: Send {
     fn isometric_outputs(&mut self, _theta: &[f64]) -> Option<Vec<f64>> {
         None
     }
+    /// How far two ends are from each other for whoever predicts with them: the largest difference of the outputs at a data
+    /// point, in the units of the whitened outputs (σ, for a Gaussian); none where the metric knows of no data. Ends a path.
+    fn end_distance(&mut self, _end: &[f64], _other: &[f64]) -> Option<f64> {
+        None
+    }
     /// vᵀG(θ)v at a state of the path, which goes on from there as if it had not been computed.
     fn squared_speed_on_path(&mut self, theta: &[f64], velocity: &[f64]) -> f64 {
         self.squared_speed(theta, velocity)
@@ -147,7 +156,7 @@ pub fn fisher(target: &Target) -> Pullback {
 /// The Monge metric of a target, RLA-B: G = I + ∇ℓ ∇ℓᵀ.
 pub fn monge(target: &Target) -> Pullback {
     let identity = PriorPrecision::identity(&target.map().groups());
-    Pullback::fitting(Arc::new(LogPosterior::new(target)), unit_noise(), identity)
+    Pullback::fitting(Arc::new(LogPosterior::new(target)), unit_noise(), identity).judged_at(target)
 }
 
 /// The empirical Fisher metric of a target: G = T⁻¹ Σₙ sₙsₙᵀ + A with sₙ = ∇ log p(yₙ | fₙ(θ)).
@@ -160,7 +169,7 @@ fn scores_of(target: &Target, scale: f64) -> Pullback {
     let (prior, scale) = (target.prior().precision().clone(), scale * target.temperature());
     let unit: Arc<dyn Likelihood> = unit_noise();
     let likelihood = if scale == 1.0 { unit } else { Arc::new(Scaled::new(unit, scale)) };
-    Pullback::fitting(Arc::new(LogLikelihoods::new(target)), likelihood, prior)
+    Pullback::fitting(Arc::new(LogLikelihoods::new(target)), likelihood, prior).judged_at(target)
 }
 
 /// The Monge metric of the Gaussian N(centre, P⁻¹), from which RLA-BLog takes its logarithms.

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use faer::{Accum, Mat};
 
+use super::solvers::{
+    Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Ridge, RidgeSolver, SolverName, SolverReport,
+};
 use super::{Beside, Metric, MetricEvaluator, Pull};
 use crate::error::Result;
-use crate::laplace::{
-    Iterative, IterativeOptions, MatrixFree, MatrixFreeOptions, Precision, Ridge, RidgeSolver, SolverName,
-    SolverReport, Structure, WeightSpace,
-};
+use crate::laplace::{Precision, Structure, WeightSpace};
 use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::{Cholesky, add_scaled};
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::prior::{PriorPrecision, PriorStructure};
+use crate::target::Target;
 
 /// Steps of Newton's method to the graph.
 const TO_THE_GRAPH: usize = 2;
@@ -31,6 +32,8 @@ pub struct Pullback {
     ridge: Ridge,
     /// A precision near G(θ) where geodesics start.
     near: Option<Arc<dyn Precision>>,
+    /// The outputs at the data that ends are compared by, where they are not those of the map.
+    data: Option<(Arc<dyn Map>, Arc<dyn Likelihood>)>,
 }
 
 impl Pullback {
@@ -44,7 +47,13 @@ impl Pullback {
     /// The same for a prior that is known to have the map's groups.
     pub(super) fn fitting(map: Arc<dyn Map>, likelihood: Arc<dyn Likelihood>, prior: PriorPrecision) -> Self {
         let ridge = Ridge::cheaper(&*map, &prior);
-        Self { map, likelihood, prior, ridge, near: None }
+        Self { map, likelihood, prior, ridge, near: None, data: None }
+    }
+
+    /// The same metric, whose ends are compared by the outputs of a target rather than by those of its own map.
+    #[must_use]
+    pub fn judged_at(self, target: &Target) -> Self {
+        Self { data: Some((target.map().clone(), target.likelihood().clone())), ..self }
     }
 
     /// The same metric with a chosen solver (the function-space solver needs a proper prior, and is not used without
@@ -66,7 +75,7 @@ impl Pullback {
     /// ```
     /// use std::sync::Arc;
     /// use ndarray::array;
-    /// use riemannian_laplace::internals::laplace::MatrixFreeOptions;
+    /// use riemannian_laplace::internals::metric::MatrixFreeOptions;
     /// use riemannian_laplace::internals::likelihood::Gaussian;
     /// use riemannian_laplace::Model;
     /// use riemannian_laplace::internals::metric::{Metric, Pullback};
@@ -98,7 +107,7 @@ impl Pullback {
     /// ```
     /// use std::sync::Arc;
     /// use ndarray::array;
-    /// use riemannian_laplace::internals::laplace::IterativeOptions;
+    /// use riemannian_laplace::internals::metric::IterativeOptions;
     /// use riemannian_laplace::internals::likelihood::Gaussian;
     /// use riemannian_laplace::Model;
     /// use riemannian_laplace::internals::metric::{Metric, Pullback};
@@ -401,6 +410,17 @@ impl MetricEvaluator for PullbackEvaluator {
         true
     }
 
+    fn end_distance(&mut self, end: &[f64], other: &[f64]) -> Option<f64> {
+        self.solver.forget();
+        let Pullback { map, likelihood, prior, data, .. } = &self.metric;
+        let (map, likelihood) = data.as_ref().map_or((map, likelihood), |(map, likelihood)| (map, likelihood));
+        if map.n_points() == 0 {
+            let difference: Vec<f64> = end.iter().zip(other).map(|(end, other)| end - other).collect();
+            return Some(prior.quadratic(&difference).sqrt());
+        }
+        Some(distance_at_data(map, &**likelihood, [end, other]))
+    }
+
     fn isometric_outputs(&mut self, theta: &[f64]) -> Option<Vec<f64>> {
         let size = self.force.len();
         let (mut outputs, mut isometric) = (vec![0.0; size], vec![0.0; size]);
@@ -441,4 +461,38 @@ impl MetricEvaluator for PullbackEvaluator {
         self.map.jet(theta, velocity, &mut self.jet);
         prior_share + self.points.fisher_quadratic(&**likelihood, &self.jet)
     }
+}
+
+/// The largest distance between the outputs of two ends at a data point: in isometric outputs where there are any, else
+/// whitened at either end, whichever is larger.
+fn distance_at_data(map: &Arc<dyn Map>, likelihood: &dyn Likelihood, ends: [&[f64]; 2]) -> f64 {
+    let (n, p) = (map.n_points(), map.n_outputs());
+    let (mut evaluator, mut points) = (Evaluator::new(map, 1), PointEvaluator::new(n, p));
+    let outputs = ends.map(|theta| {
+        let mut outputs = vec![0.0; n * p];
+        evaluator.outputs(theta, &mut outputs);
+        outputs
+    });
+    // Entry (n, k) at k·N + n; a point's largest is found by its squares. What is not a number stays.
+    let largest = |differences: &[f64]| {
+        let square = |point: usize| (0..p).map(|k| differences[k * n + point].powi(2)).sum::<f64>();
+        (0..n).map(square).fold(0.0, |most, one| if one <= most { most } else { one }).sqrt()
+    };
+    let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>();
+    let mut isometric = [vec![0.0; n * p], vec![0.0; n * p]];
+    let [left, right] = &mut isometric;
+    if points.isometric(likelihood, &outputs[0], left) && points.isometric(likelihood, &outputs[1], right) {
+        return largest(&minus(left, right));
+    }
+    let difference = minus(&outputs[0], &outputs[1]);
+    let whitened = |at: &[f64]| {
+        let mut jet = Jet::new(n, p);
+        jet.outputs.copy_from_slice(at);
+        jet.first.copy_from_slice(&difference);
+        let mut whitened = vec![0.0; n * p];
+        points.isometric_velocity(likelihood, &jet, &mut whitened);
+        largest(&whitened)
+    };
+    let [at_end, at_other] = [&outputs[0], &outputs[1]].map(|at| at.as_slice()).map(whitened);
+    if at_end <= at_other { at_other } else { at_end }
 }

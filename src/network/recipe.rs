@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Decay, TrainingOptions};
+use crate::conformal::Folded;
 use crate::error::{Error, Result};
 use crate::tensors::{self, Entry, TensorFile, Values};
 
@@ -25,6 +26,9 @@ pub struct Recipe {
     /// The noise that was found, in the units of the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma: Option<Vec<f64>>,
+    /// The left-out rows of a cross-validation, where it kept them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<Folded>,
 }
 
 /// The ways to train.
@@ -131,6 +135,9 @@ impl Recipe {
         let unusable = |problem: String| Error::Metadata { path: path.to_path_buf(), key: RECIPE_KEY, problem };
         let recipe: Self = serde_json::from_str(text).map_err(|error| unusable(format!("cannot be read: {error}")))?;
         let numbers = recipe.prior_precision.iter().chain(&recipe.sigma).flatten();
+        if let Some(problem) = recipe.folded.as_ref().and_then(Folded::problem) {
+            return Err(unusable(problem.to_string()));
+        }
         match numbers.copied().find(|value| !(*value > 0.0 && value.is_finite())) {
             Some(value) => Err(unusable(format!("has {value}, which is not a positive number"))),
             None => Ok(Some(recipe)),

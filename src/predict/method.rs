@@ -11,6 +11,7 @@ use super::{Link, SampledPredictive, linearized};
 use crate::error::{Error, Result, Unsupported};
 use crate::geodesic::{MetricName, MetricOptions, SamplerOptions, Samples, sample_posterior};
 use crate::laplace::{BATCH_NUMBERS, Laplace};
+use crate::likelihood::Family;
 use crate::memory::{self, Reservation};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
@@ -86,6 +87,34 @@ impl Method {
             Method::Nn(_) => "nn",
             Method::Riemannian(_) | Method::Samples(_) => "riemannian",
             Method::Mixture(_) => "mixture",
+        }
+    }
+
+    /// The method with all that its predictions depend on, in words: a calibration holds for the same alone.
+    pub fn signature(&self, family: &Family) -> String {
+        let drawn = |range: &Range<usize>, seed: u64| format!("samples {}..{} of seed {seed}", range.start, range.end);
+        match self {
+            Method::Glm(Link::MonteCarlo(settings)) if family.has_classes() => {
+                format!("glm, mc, {}", drawn(&(0..settings.samples), settings.seed))
+            }
+            Method::Glm(link) if family.has_classes() => format!("glm, {}", link.name()),
+            Method::Map | Method::Glm(_) => self.name().to_string(),
+            Method::Nn(draws) => format!("nn, {}", drawn(&draws.range, draws.seed)),
+            Method::Riemannian(geodesics) => {
+                let sampler = &geodesics.sampler;
+                format!("riemannian, {}, {}", geodesics.metric, drawn(&sampler.range, sampler.seed))
+            }
+            Method::Samples(samples) => {
+                let metric = samples.metric.map_or("a metric without a name", MetricName::name);
+                match samples.seed {
+                    Some(seed) => format!("riemannian, {metric}, {}", drawn(&samples.range, seed)),
+                    None => format!("riemannian, {metric}, {} given samples", samples.len()),
+                }
+            }
+            Method::Mixture(mixture) => {
+                let own = mixture.method.signature(family);
+                format!("a mixture of {}: {own}", mixture.others.len() + 1)
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`predict`] is the one entry point: a [`Method`] in, a [`Prediction`] out.
 
 mod bridge;
+mod calibrated;
 mod density;
 mod ensemble;
 mod epistemic;
@@ -17,6 +18,7 @@ mod sampled;
 mod summary;
 
 pub(crate) use crate::likelihood::{log_sum_exp, normal_quantile};
+pub use calibrated::{CalibrationOptions, Promised};
 pub use ensemble::MixturePart;
 pub use linearized::{JointGaussian, LatentGaussian, linearized, linearized_joint};
 pub use links::{Link, MonteCarlo};

@@ -145,10 +145,10 @@ impl Prediction {
         let Predictive::Linearized { latent, .. } = &self.predictive else { return Ok(None) };
         let n_targets = self.schema.targets().len();
         let scales = self.schema.restore_deviations(&vec![1.0; n_targets]);
-        if scales.iter().all(|scale| *scale == 1.0) {
+        let shifts = self.schema.restore_mean(Array2::zeros((1, n_targets)).view())?.into_raw_vec_and_offset().0;
+        if scales.iter().all(|scale| *scale == 1.0) && shifts.iter().all(|shift| *shift == 0.0) {
             return Ok(Some(latent.clone()));
         }
-        let shifts = self.schema.restore_mean(Array2::zeros((1, n_targets)).view())?.into_raw_vec_and_offset().0;
         let likelihood = self.family.likelihood();
         let units: Vec<(f64, f64)> =
             (0..self.n_outputs()).map(|output| likelihood.output_in_units(output, (&shifts, &scales))).collect();

@@ -234,6 +234,10 @@ pub struct Certificates {
     pub path_drift: Vec<f64>,
     /// The distance of each end from the graph of the outputs, where the metric has one.
     pub off_graph: Vec<f64>,
+    /// How many paths are certified, and the largest error of their ends in σ at the data.
+    pub paths: usize,
+    /// That error; none where no path is certified.
+    pub end_error: Option<f64>,
     /// The mean number of evaluations.
     pub mean_evaluations: f64,
     /// The misfit of the samples relative to that of the linearised network, for networks with kinks.

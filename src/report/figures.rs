@@ -445,8 +445,8 @@ fn drift(title: &str, values: &[f64], bound: f64, where_: &str) -> Figure {
         .mark(Ink::Series(1), Mark::Bars(bad))
         .mark(Ink::Reference, Mark::Upright(bound));
     let caption = format!(
-        "A geodesic conserves vᵀGv and nothing in the integration enforces it: its change {where_} measures the error. Right \
-         of the line ({}, the usual bound) a geodesic is not certified.",
+        "A geodesic conserves vᵀGv: its change {where_} measures errors along the velocity. Right of the line ({}, the usual \
+         bound) a geodesic is not certified.",
         number(bound)
     );
     Figure { chart, caption }
@@ -460,10 +460,11 @@ fn distance(values: &[f64]) -> Figure {
     let (x, y) = bins.axes("distance, in standard deviations of the noise");
     let chart = Chart::new("Distance from the graph", description, x, y)
         .mark(Ink::Series(0), Mark::Bars(bins.bars().collect()));
-    let caption = "The outputs at the data can be followed in two ways: by the weights, and by themselves. They agree on an \
-                   exact geodesic; their root mean square difference at its end, in whitened units, is the error of the \
-                   integration where it matters, at the data. Well below 1 it is smaller than the noise."
-        .to_string();
+    let caption =
+        "The outputs at the data can be followed in two ways: by the weights, and by themselves. They agree on an \
+                   exact geodesic; their root mean square difference at its end, in whitened units, is what the \
+                   errors of the integration have done to the outputs. Above 0.1 a geodesic is not certified."
+            .to_string();
     Figure { chart, caption }
 }
 

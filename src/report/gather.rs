@@ -403,6 +403,8 @@ fn certificates(samples: &Samples) -> Certificates {
         drift: reached(&samples.drift),
         path_drift: reached(&samples.path_drift),
         off_graph: samples.off_graph.as_deref().map_or_else(Vec::new, reached),
+        paths: samples.path_certified(),
+        end_error: samples.max_end_error(),
         mean_evaluations: samples.mean_evaluations(),
         residual_ratio: samples.residuals.map(|residuals| residuals.ratio()),
         smoothing: samples.smoothing,

@@ -231,8 +231,18 @@ impl Page {
         if let Some(width) = certificates.smoothing {
             let _ = write!(self.text, " The metric rounds the network’s kinks over a width of {}.", number(width));
         }
-        self.text += " A certificate says that a geodesic was integrated well. It says neither that single end points of wide \
-                      networks are accurate nor that the Laplace approximation is a good one.</p>\n";
+        let laws = count.requested.saturating_sub(count.failed + count.uncertified + certificates.paths);
+        let _ = write!(
+            self.text,
+            " The <b>path</b> is certified of {}: the end is that of its velocity’s geodesic{}. Only the <b>law</b> of {laws}: \
+             speed and graph are kept, so that their distribution is right, while a single end is not reproducible.",
+            certificates.paths,
+            certificates.end_error.map_or(String::new(), |error| format!(
+                ", to {} standard deviations of the noise at the data",
+                number(error)
+            ))
+        );
+        self.text += " A certificate does not say that the Laplace approximation is a good one.</p>\n";
         self.figures(&report.certificate_figures());
         self.text += "</section>\n";
     }

@@ -279,8 +279,9 @@ impl Report {
             (
                 Mood::Good,
                 format!(
-                    "All {} are certified: each kept vᵀGv, which a geodesic conserves.",
-                    counted(count.requested, "geodesic")
+                    "All {} are certified, {} of them as paths: ends that are those of their velocities.",
+                    counted(count.requested, "geodesic"),
+                    certificates.paths
                 ),
             )
         } else {

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Every target that compiles this file uses one function of it.
 
+#[path = "onnx_graph.rs"]
+mod onnx_graph;
 #[path = "structured.rs"]
 mod structured;
 
@@ -55,10 +57,12 @@ pub fn model(bytes: &[u8]) {
     }
 }
 
-/// An ONNX graph.
+/// An ONNX graph: the bytes as a file, and as the description of one.
 pub fn onnx(bytes: &[u8]) {
-    if let Ok(imported) = Network::from_onnx(&file("model.onnx", bytes)) {
-        evaluate(&imported.network);
+    for bytes in [bytes, &onnx_graph::described(bytes)] {
+        if let Ok(imported) = Network::from_onnx(&file("model.onnx", bytes)) {
+            evaluate(&imported.network);
+        }
     }
 }
 

@@ -65,18 +65,22 @@ pub fn force(likelihood: &dyn Likelihood, outputs: &[f64]) {
     }
 }
 
-/// Points with their weights over which densities are summed: whole numbers, or a fine grid in tan.
+/// Points with their weights over which densities are summed: whole numbers, or a fine grid in tan or in the logarithm.
 fn support(kind: TargetKind, centre: f64, spread: f64) -> Vec<(f64, f64)> {
-    match kind.is_whole() {
-        true => (0..4000).map(|y| (f64::from(y), 1.0)).collect(),
-        false => {
+    match kind {
+        TargetKind::Positive => {
+            let step = 50.0 / 40_000.0;
+            (0..40_000).map(|i| centre * (step * f64::from(i) - 42.0).exp()).map(|y| (y, step * y)).collect()
+        }
+        kind if kind.is_whole() => (0..4000).map(|y| (f64::from(y), 1.0)).collect(),
+        _ => {
             const NODES: i32 = 40_000;
             let step = std::f64::consts::PI / f64::from(NODES);
             let at = |i: i32| {
                 let angle = -std::f64::consts::FRAC_PI_2 + step * (f64::from(i) + 0.5);
                 (centre + spread * angle.tan(), step * spread / angle.cos().powi(2))
             };
-            (0..NODES).map(at).filter(|(y, _)| kind != TargetKind::Positive || *y > 0.0).collect()
+            (0..NODES).map(at).collect()
         }
     }
 }
@@ -147,8 +151,8 @@ pub fn under_a_gaussian(likelihood: &dyn Likelihood, mean: f64, deviation: f64, 
     // ∫ (F − 1{observed ≤ x})² dx by plain steps.
     if !likelihood.kind().is_whole() {
         let (low, high, observed) = (marginal.quantile(1e-5), marginal.quantile(1.0 - 1e-5), targets[0]);
-        let step = (high - low) / 40_000.0;
-        let score: f64 = (0..40_000)
+        let step = (high - low) / 4000.0;
+        let score: f64 = (0..4000)
             .map(|i| {
                 let x = low + step * (f64::from(i) + 0.5);
                 step * (marginal.cumulative(x) - if observed <= x { 1.0 } else { 0.0 }).powi(2)

@@ -41,5 +41,5 @@ fn all_structures_take_it() -> Outcome {
 
 #[test]
 fn the_dispersion_is_found_again() -> Outcome {
-    checks::recovery(&Family::new(NegativeBinomial::new(0.6)?), &"negative-binomial".parse()?, [0.6, 3.5])
+    checks::recovery(&Family::new(NegativeBinomial::new(0.6)?), &"negative-binomial".parse()?, [0.6, 4.5])
 }

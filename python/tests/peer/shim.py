@@ -35,7 +35,8 @@ class Base(rl.Laplace):
             raise ValueError(f"{backend} cannot differentiate some of the parameters alone")
         names = ("sigma_noise", "prior_precision", "prior_mean", "temperature")
         options.update(zip(names, arguments))
-        if "sigma_noise" in options and np.size(options["sigma_noise"]) > 1:
+        sigma = options.get("sigma_noise", 1.0)
+        if (sigma.numel() if isinstance(sigma, torch.Tensor) else np.size(sigma)) > 1:
             raise ValueError("only one noise for all outputs")
         super().__init__(model, likelihood, self._subset, self._structure, **options)
         layer = getattr(self, "last_layer_name", None)
@@ -180,7 +181,7 @@ class SubnetLaplace(Base):
 
     def sample(self, n_samples: int = 100, generator: Any = None) -> Any:
         draws = self._whole().repeat(n_samples, 1)
-        draws[:, self._given_indices] = super().sample(n_samples, generator)
+        draws[:, self._given_indices.sort().values] = super().sample(n_samples, generator)
         return draws
 
 

@@ -63,7 +63,7 @@ fn absent_is_fine(outcome: io::Result<()>) -> io::Result<()> {
 }
 
 /// The name that a file has between being complete and replacing its target: short, whatever the length of the target's.
-pub(in super::super) fn passing_name(target: &Path) -> PathBuf {
+pub fn passing_name(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default();
     target.with_file_name(format!(".writing-{:032x}", xxh3_128(name.as_encoded_bytes())))
 }

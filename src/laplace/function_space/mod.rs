@@ -7,7 +7,6 @@
 //!   CA⁻¹Cᵀ − (CA⁻¹J̃ᵀ)S⁻¹(J̃A⁻¹Cᵀ) would cancel.
 
 mod log_det;
-mod ridge;
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +16,6 @@ use ndarray::{Array2, ArrayView2, Axis};
 use rand_chacha::ChaCha8Rng;
 
 use self::log_det::{DenseRows, Grams};
-pub(super) use self::ridge::FunctionRidge;
 use super::form::{self, CovarianceForm};
 use super::problem::{BatchRows, Problem};
 use super::structure::{
@@ -55,13 +53,13 @@ fn factor_with_identity(cholesky: &mut Cholesky) -> std::result::Result<(), Fail
 
 /// Factors I + J̃A⁻¹J̃ᵀ for the given rows, with the prior variances of the groups or weights. False where it is not positive
 /// definite.
-pub(super) fn factor_rows(rows: &dyn Rows, scratch: &mut Scratch, variances: &[f64], cholesky: &mut Cholesky) -> bool {
+pub(crate) fn factor_rows(rows: &dyn Rows, scratch: &mut Scratch, variances: &[f64], cholesky: &mut Cholesky) -> bool {
     weighted_gram(rows, variances, cholesky.matrix_mut(), scratch);
     factor_with_identity(cholesky).is_ok()
 }
 
 /// Multiply-adds of the Gram matrix and its Cholesky factor.
-pub(super) fn work(map: &dyn Map, prior: &PriorPrecision) -> f64 {
+pub(crate) fn work(map: &dyn Map, prior: &PriorPrecision) -> f64 {
     let rows = (map.n_points() * map.n_outputs()) as f64;
     let gram = match prior.structure() {
         PriorStructure::Scalar | PriorStructure::PerLayer => map.gram_work(map.n_outputs()),

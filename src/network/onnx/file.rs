@@ -37,6 +37,8 @@ pub struct File<'a> {
     /// Names are looked up once; from then on a value is a number.
     numbers: HashMap<&'a str, usize>,
     values: Vec<Named>,
+    /// Why initialisers are not read.
+    unread: HashMap<&'a str, String>,
     /// The inputs of all nodes one after the other, `None` where one is left out, and where those of each node start.
     arguments: Vec<Option<usize>>,
     starts: Vec<usize>,
@@ -75,6 +77,7 @@ impl<'a> File<'a> {
             marks,
             numbers: HashMap::with_capacity(graph.node.len() + graph.initializer.len()),
             values: Vec::with_capacity(graph.node.len() + graph.initializer.len()),
+            unread: HashMap::new(),
             arguments: Vec::new(),
             starts: Vec::with_capacity(graph.node.len() + 1),
         };
@@ -123,6 +126,11 @@ impl<'a> File<'a> {
     pub fn arguments(&self, node: usize) -> &[Option<usize>] {
         let bounds = self.starts.get(node).zip(self.starts.get(node + 1));
         bounds.and_then(|(start, end)| self.arguments.get(*start..*end)).unwrap_or_default()
+    }
+
+    /// Why a value is not known, as the rest of a sentence that starts with it.
+    pub fn unread(&self, name: &str) -> &str {
+        self.unread.get(name).map_or("is of a kind that is not read", String::as_str)
     }
 
     fn named(&self, name: &str) -> Option<&Named> {
@@ -189,7 +197,11 @@ impl<'a> File<'a> {
     }
 
     /// The values of the initialisers: constants and parameters.
-    pub fn initializers(&self, graph: &'a GraphProto, parameters: &mut Parameters) -> Result<HashMap<&'a str, Tensor>> {
+    pub fn initializers(
+        &mut self,
+        graph: &'a GraphProto,
+        parameters: &mut Parameters,
+    ) -> Result<HashMap<&'a str, Tensor>> {
         let mut values = HashMap::with_capacity(graph.initializer.len());
         let mut computed = Vec::new();
         for tensor in &graph.initializer {
@@ -199,7 +211,10 @@ impl<'a> File<'a> {
                     return Err(self.refuse_file(format!("initialiser `{}`: {problem}", tensor.name)));
                 }
                 // Class names and other tables of classifiers: only those that a layer uses matter.
-                Err(_) => continue,
+                Err(problem) => {
+                    self.unread.insert(&tensor.name, problem);
+                    continue;
+                }
             };
             let mark = self.marks.as_ref().map_or(Mark::Parameter, |marks| marks.of(&tensor.name));
             let numbers = value.as_constant().filter(|_| is_real(tensor.data_type) && mark != Mark::Constant);

@@ -18,7 +18,7 @@ use crate::network::graph::{self, Function, GraphBuilder, Term, View};
 /// The largest constant that is computed, as opposed to read.
 const MOST_COMPUTED: usize = 1 << 24;
 /// What a node costs besides its numbers.
-const NODE: usize = 32;
+pub const NODE: usize = 128;
 
 /// A graph in the making.
 pub struct Lowering<'a> {
@@ -82,7 +82,7 @@ impl<'a> Lowering<'a> {
         self.budget.spend(NODE)?;
         for (name, value) in call.node.input.iter().zip(&call.inputs) {
             if !name.is_empty() && value.is_none() {
-                return refuse(format!("its input `{name}` is of a kind that is not read"));
+                return refuse(format!("its input `{name}` {}", self.file.unread(name)));
             }
         }
         operators::lower(self, call)

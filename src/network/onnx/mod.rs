@@ -152,12 +152,16 @@ impl Network {
 
     /// The same from the bytes of a file. Messages name the path; nothing is read from it.
     pub fn from_onnx_bytes(bytes: &[u8], path: &Path) -> Result<Imported> {
+        let refuse = |problem: String| Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem });
+        let (nodes, most) = (size::nodes(bytes), size::MOST_NODES);
+        if nodes > most {
+            let count = format!("its nodes and the values that they take are {nodes}; at most {most} are read");
+            return Err(refuse(count));
+        }
         // Decoding copies the weights, and so does the graph, as f64.
         let copies = size::decoded(bytes) as f64 + 4.0 * bytes.len() as f64;
         let _copies = memory::reserve(&format!("reading {}", path.display()), copies / 8.0, READING_ADVICE)?;
-        let model = ModelProto::decode(bytes).map_err(|error| {
-            Error::Onnx(OnnxError::File { path: path.to_path_buf(), problem: format!("it is not a model: {error}") })
-        })?;
+        let model = ModelProto::decode(bytes).map_err(|error| refuse(format!("it is not a model: {error}")))?;
         let (mut file, graph) = File::new(path, &model)?;
         let scores = output::scores(&file, graph)?;
         let mut parameters = parameters::Parameters::default();

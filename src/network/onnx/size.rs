@@ -1,5 +1,5 @@
-//! The memory that a model takes once it is decoded, counted from its bytes before it is: an empty message of two bytes becomes a
-//! structure of a hundred and more, in a vector that doubles.
+//! The nodes of a model and the memory that it takes once it is decoded, counted from its bytes before it is: an empty message
+//! of two bytes becomes a structure of a hundred and more, in a vector that doubles.
 
 use super::messages::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
 
@@ -21,6 +21,20 @@ const STRING: usize = DOUBLED * size_of::<String>() + 16;
 const PACKED: usize = DOUBLED * size_of::<i64>();
 /// The same of what describes a value: a dimension without a length takes two bytes.
 const DESCRIBED: usize = 64;
+
+/// Nodes, and values that they take, of the largest graph that is read. Networks have thousands.
+pub(super) const MOST_NODES: usize = 1 << 18;
+
+/// The nodes of a model's graph and the values that they take.
+pub(super) fn nodes(model: &[u8]) -> usize {
+    let values = |node| 1 + fields(node, 1).count();
+    fields(model, 7).flat_map(|graph| fields(graph, 1)).map(values).sum()
+}
+
+/// The contents of every field of that number.
+fn fields(mut rest: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || next(&mut rest)).filter_map(move |(field, payload)| payload.filter(|_| field == number))
+}
 
 /// Bytes that decoding takes, at most. What is no message ends the count, as it ends the decoding.
 pub(super) fn decoded(bytes: &[u8]) -> usize {

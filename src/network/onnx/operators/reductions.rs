@@ -1,7 +1,7 @@
 //! Sums, means and maxima over axes, and softmax.
 
 use crate::network::graph::{Function, broadcast_places};
-use crate::network::onnx::lowering::Lowering;
+use crate::network::onnx::lowering::{Lowering, NODE};
 use crate::network::onnx::node::Call;
 use crate::network::onnx::scalar::Numbers;
 use crate::network::onnx::tensor::{Constant, Content, Shape, Size, Tensor, axis_of};
@@ -129,7 +129,8 @@ pub fn largest(low: &mut Lowering<'_>, tensor: &Tensor, shape: Shape, lists: &[V
         return refuse("it takes the maximum of nothing");
     }
     let most = lists.iter().map(Vec::len).max().unwrap_or(0);
-    low.budget.spend(most.saturating_mul(lists.len()).saturating_mul(16))?;
+    // Every link of the chain is three nodes.
+    low.budget.spend(most.saturating_mul(lists.len().saturating_mul(16).saturating_add(3 * NODE)))?;
     let value = low.value(tensor)?;
     let result = low.graph.max_over(value, &shape.lengths, lists)?;
     Ok(low.data(result, shape))

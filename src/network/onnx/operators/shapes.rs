@@ -374,7 +374,8 @@ pub fn pad(low: &mut Lowering<'_>, call: &Call<'_>) -> Step<Tensor> {
         let axis = tensor.shape.axis(*axis as i64)?;
         let length = tensor.shape.length(axis) as i64;
         let total = length.saturating_add(*before).saturating_add(*after);
-        low.budget.spend(usize::try_from(total).unwrap_or(0))?;
+        let total = usize::try_from(total).ok().filter(|_| *before > i64::MIN);
+        low.budget.spend(total.ok_or_else(|| format!("its pads leave nothing of an axis of length {length}"))?)?;
         let place = |place: i64| match mode.as_str() {
             "edge" => Some(place.clamp(0, length - 1)),
             "wrap" => Some(place.rem_euclid(length.max(1))),

@@ -12,8 +12,8 @@
 
 use std::sync::Arc;
 
-use super::ridge::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
-use super::solver_report::{SolverReport, Tally};
+use super::report::{SolverReport, Tally};
+use super::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
 use crate::error::Result;
 use crate::likelihood::Likelihood;
 use crate::linalg::{ConjugateGradients, LowRankInverse, StoppingRule};

@@ -1,16 +1,25 @@
 //! The ridge regression a = (A + J̃ᵀJ̃)⁻¹J̃ᵀz for rows J̃ that change from call to call, as in a geodesic's
 //! acceleration.
 //!
-//! Each structure that can solve it has a solver in its own file, next to the algebra that it shares with the
-//! posterior.
+//! One file per solver. The algebra that they share with the fit is in `laplace`.
+
+mod function_ridge;
+mod iterative;
+mod matrix_free;
+mod report;
+mod weight_ridge;
 
 use std::sync::Arc;
 
-use super::iterative::{self, Iterative, IterativeOptions, IterativeRidge, Space};
-use super::matrix_free::{MatrixFree, MatrixFreeRidge};
-use super::solver_report::SolverReport;
-use super::{function_space, weight_ridge, weight_space};
+use self::function_ridge::FunctionRidge;
+use self::iterative::IterativeRidge;
+pub use self::iterative::{Iterative, IterativeOptions, Space};
+use self::matrix_free::MatrixFreeRidge;
+pub use self::matrix_free::{MatrixFree, MatrixFreeOptions};
+pub use self::report::SolverReport;
+use self::weight_ridge::WeightRidge;
 use crate::error::{Error, Result, Unsupported, check_size};
+use crate::laplace::{function_space, weight_space};
 use crate::likelihood::{Likelihood, PointEvaluator};
 use crate::linalg::Cholesky;
 use crate::map::{Map, PulledBack, Rows, frozen_rows};
@@ -199,8 +208,8 @@ impl Ridge {
     pub fn solver(&self, map: &dyn Map) -> Box<dyn RidgeSolver> {
         let (m, d) = (map.n_points() * map.n_outputs(), map.n_params());
         match self {
-            Ridge::WeightSpace => Box::new(weight_ridge::WeightRidge::new(map)),
-            Ridge::FunctionSpace => Box::new(function_space::FunctionRidge::new(m)),
+            Ridge::WeightSpace => Box::new(WeightRidge::new(map)),
+            Ridge::FunctionSpace => Box::new(FunctionRidge::new(m)),
             Ridge::Iterative(shared) => Box::new(IterativeRidge::new(shared.clone())),
             Ridge::MatrixFree(shared) => Box::new(MatrixFreeRidge::new(shared.clone(), m, d)),
         }

@@ -3,8 +3,8 @@
 use faer::prelude::ReborrowMut;
 use faer::{Accum, Mat, MatMut, MatRef};
 
-use super::ridge::RidgeSolver;
-use super::weight_space::factor_with_prior;
+use super::RidgeSolver;
+use crate::laplace::weight_space::factor_with_prior;
 use crate::linalg::{
     Cholesky, RoundedCholesky, SMALL, column_slice, column_slice_mut, multiply, multiply_by_own_transpose,
 };
@@ -133,8 +133,8 @@ mod tests {
 
     use ndarray::Array2;
 
+    use super::super::rows_at_base;
     use super::*;
-    use crate::laplace::ridge::rows_at_base;
     use crate::likelihood::Gaussian;
     use crate::linalg::RoundedFactor;
     use crate::map::Model;

@@ -179,11 +179,11 @@ mod tests {
     use super::super::Factor;
     use super::*;
     use crate::error::Result;
-    use crate::laplace::ridge::rows_at_base;
-    use crate::laplace::weight_ridge::factor_rows;
     use crate::likelihood::Gaussian;
     use crate::linalg::Cholesky;
     use crate::map::{Map, Model};
+    use crate::metric::solvers::rows_at_base;
+    use crate::metric::solvers::weight_ridge::factor_rows;
     use crate::network::{Activation, Architecture, Network};
 
     /// A network of 200 weights and two outputs at 1,000 points, with noise of this size and a prior precision of one.

@@ -422,7 +422,7 @@ mod tests {
 
     use super::*;
     use crate::data::Dataset;
-    use crate::laplace::without_matrix::training_parts;
+    use crate::laplace::matrix_free::training_parts;
     use crate::laplace::{FitOptions, Laplace};
     use crate::likelihood::Family;
     use crate::network::{Activation, Architecture, Network};

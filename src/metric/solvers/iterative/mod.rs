@@ -32,10 +32,11 @@ use std::sync::Arc;
 use self::history::{History, REMEMBERED};
 use self::memory::{Memory, PAIRS};
 use self::system::System;
-use super::ridge::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
-use super::solver_report::{SolverReport, Tally};
-use super::{function_space, weight_ridge, weight_space};
+use super::report::{SolverReport, Tally};
+use super::weight_ridge;
+use super::{RidgeSolver, TIGHTEST, check_base, check_iteration, rows_at_base};
 use crate::error::Result;
+use crate::laplace::{function_space, weight_space};
 use crate::likelihood::Likelihood;
 use crate::linalg::{Cholesky, Convergence, RoundedCholesky, RoundedFactor, StoppingRule, norm};
 use crate::map::{Map, PulledBack, Rows, Scratch};
@@ -49,6 +50,16 @@ pub enum Space {
     Weights,
     /// M = N·P unknowns.
     Functions,
+}
+
+impl Space {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Space::Weights => "weights",
+            Space::Functions => "functions",
+        }
+    }
 }
 
 /// Settings of conjugate gradients along a path.

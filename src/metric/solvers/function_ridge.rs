@@ -1,13 +1,13 @@
 //! The ridge regression of the metric's accelerations through the M × M matrix of rows that change.
 
-use super::factor_rows;
-use crate::laplace::ridge::RidgeSolver;
+use super::RidgeSolver;
+use crate::laplace::function_space::factor_rows;
 use crate::linalg::Cholesky;
 use crate::map::PulledBack;
 use crate::prior::{PriorPrecision, PriorStructure};
 
 /// The ridge regression with an M × M system for rows that change: A⁻¹J̃ᵀ(I + J̃A⁻¹J̃ᵀ)⁻¹z.
-pub(in super::super) struct FunctionRidge {
+pub(super) struct FunctionRidge {
     cholesky: Cholesky,
     variances: Vec<f64>,
     /// A⁻¹ times those of the rows, where A is a number.
@@ -15,7 +15,7 @@ pub(in super::super) struct FunctionRidge {
 }
 
 impl FunctionRidge {
-    pub(in super::super) fn new(n_rows: usize) -> Self {
+    pub(super) fn new(n_rows: usize) -> Self {
         Self { cholesky: Cholesky::new(n_rows), variances: Vec::new(), weights: Vec::new() }
     }
 }

@@ -1,0 +1,64 @@
+//! What calibrated intervals depend on besides the prediction: the group and the weight of each row, from columns of the file
+//! that need not be inputs.
+
+use riemannian_laplace::Batches;
+use riemannian_laplace::Laplace;
+use riemannian_laplace::internals::conformal::Conditions;
+use riemannian_laplace::internals::data::{CsvStream, JoinedRow};
+
+use super::failure::Failure;
+
+/// The columns by name.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    /// Groups.
+    pub groups: Option<String>,
+    /// Weights.
+    pub weights: Option<String>,
+}
+
+impl Columns {
+    /// Those that a calibrated posterior needs.
+    pub fn of(laplace: &Laplace) -> Self {
+        let Some(calibration) = laplace.calibration() else { return Self::default() };
+        Self {
+            groups: calibration.groups.as_ref().map(|groups| groups.column.clone()),
+            weights: calibration.weights.as_ref().map(|(column, _)| column.clone()),
+        }
+    }
+
+    /// Their names.
+    pub fn names(&self) -> Vec<String> {
+        self.groups.iter().chain(&self.weights).cloned().collect()
+    }
+
+    /// Reads them of all rows.
+    pub fn read(&self, rows: &CsvStream) -> Result<Conditions, Failure> {
+        self.read_part(rows, 0..rows.n_rows())
+    }
+
+    /// Reads them of some rows.
+    pub fn read_part(&self, rows: &CsvStream, range: std::ops::Range<usize>) -> Result<Conditions, Failure> {
+        if self.groups.is_none() && self.weights.is_none() {
+            return Ok(Conditions::default());
+        }
+        let columns = rows.find_columns(&self.names())?;
+        let joined = rows.joined_rows(range, &columns)?;
+        let kept: Vec<&JoinedRow> = joined.iter().filter(|row| row.missing.is_empty()).collect();
+        let text = |row: &JoinedRow, index: usize| row.texts.get(index).map_or("", |text| text.trim()).to_string();
+        let weight = |row: &&JoinedRow, name: &str| {
+            let cell = text(row, usize::from(self.groups.is_some()));
+            let number = cell.parse::<f64>().ok().filter(|weight| *weight > 0.0 && weight.is_finite());
+            number.ok_or_else(|| {
+                Failure::Usage(format!("row {}: `{name}` is `{cell}`, not a positive weight", row.number))
+            })
+        };
+        Ok(Conditions {
+            groups: self.groups.as_ref().map(|_| kept.iter().map(|row| text(row, 0)).collect()),
+            weights: match &self.weights {
+                Some(name) => Some(kept.iter().map(|row| weight(row, name)).collect::<Result<_, Failure>>()?),
+                None => None,
+            },
+        })
+    }
+}
