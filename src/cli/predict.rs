@@ -167,7 +167,13 @@ impl Job<'_> {
         let lines = self.lines(batch.rows())?;
         let (first_row, range) = (batch.first_row, batch.rows());
         let inputs = batch.inputs.into_owned();
-        let prediction = self.laplace.predict(&inputs, self.method)?;
+        let located = |error: Error| match error {
+            Error::NotFinite { what, row, column } => {
+                self.rows.locate(Error::NotFinite { what, row: first_row + row, column })
+            }
+            other => other,
+        };
+        let prediction = self.laplace.predict(&inputs, self.method).map_err(located)?;
         let (latent, covariances, promised);
         let columns = if self.args.method.wants_latent() {
             latent = prediction

@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 use crate::files::{Held, Identity, Input, Shared, reader};
 use crate::memory;
 
+/// A line of more bytes than this is named when memory ends.
+const LONG_LINE: u64 = 1 << 16;
 /// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -80,7 +82,7 @@ fn hold(path: &Path, from: impl Read, advice: &str) -> Result<Contents> {
     let mut from = Seen { from, bytes: 0, has_break: false };
     let held = Held::read(path, &mut from, 0, &format!("{advice}, or raise the memory limit"));
     match held {
-        Err(Error::Memory { .. }) if from.bytes > 0 && !from.has_break => Err(endless_line(path, from.bytes)),
+        Err(Error::Memory { .. }) if from.bytes >= LONG_LINE && !from.has_break => Err(endless_line(path, from.bytes)),
         held => Ok(Contents::Held(Arc::new(held?))),
     }
 }

@@ -203,7 +203,7 @@ impl TargetSums {
                 for target in batch?.targets.rows() {
                     target.iter().zip(&mut sums).for_each(|(value, sum)| *sum += value);
                     let class = target.first().map_or(0, |label| *label as usize);
-                    if let Some(count) = sums.get_mut(columns + class) {
+                    if let Some(count) = sums.get_mut(columns.saturating_add(class)) {
                         *count += 1.0;
                     }
                 }

@@ -153,7 +153,7 @@ impl Described {
             .ok_or_else(|| metadata_error(path, "structure", format!("is `{structure}`, which is not known")))?;
         let n_data = file.required(path, "n_data")?;
         let n_data = match n_data.parse() {
-            Ok(count) if count > 0 && count as f64 <= MOST_WHOLE => count,
+            Ok(count) if count > 0 && count <= MOST_WHOLE as usize => count,
             _ => return Err(metadata_error(path, "n_data", format!("is `{n_data}`, not a number of data points"))),
         };
         let kind = stored_kind(path, file)?;

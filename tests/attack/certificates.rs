@@ -135,9 +135,11 @@ fn a_count_of_data_beyond_what_can_be_counted_is_refused() {
 #[test]
 fn resampled_never_replaces_the_samples_or_their_checkpoint() {
     let folder = Folder::new();
-    folder.model("m.safetensors", &[1, 1]);
     folder.write("d.csv", super::data());
-    folder.ok(&format!("{FIT} --sigma 0.3 --out p.safetensors"));
+    // A straight line at its mode: all weights of samples are equal, and they can be drawn from.
+    let train = "train --data d.csv --target y --likelihood gaussian --cross-validate --folds 2 --no-standardize";
+    folder.ok(&format!("{train} --out m.safetensors"));
+    folder.ok(&format!("{FIT} --out p.safetensors"));
     let run = "sample --posterior p.safetensors --samples 20 --weights-of-samples --out s.safetensors";
     for same in ["s.safetensors", "./s.safetensors", "s.safetensors.partial", "p.safetensors"] {
         folder.refuses(&format!("{run} --resampled {same}"), &["another result"]);

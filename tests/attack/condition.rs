@@ -37,6 +37,8 @@ fn fit_tells_the_condition_and_warns_when_it_takes_the_evidence() {
     let text = folder.ok(&format!("{FIT} --sigma 0.3 --out p.safetensors"));
     assert!(text.stdout.contains("condition") && text.stdout.contains("digits of the evidence"), "{}", text.stdout);
     assert!(!text.stderr.contains("condition number"), "{}", text.stderr);
+    folder.ok("report --posterior p.safetensors --out r.html");
+    assert!(std::fs::read_to_string(folder.path("r.html")).expect("a page").contains("digits of the log evidence"));
     let bad = format!("{FIT} --sigma 1e-6 --prior-precision 1e-5 --out p.safetensors");
     let outcome = folder.ok(&format!("{bad} --json"));
     let (condition, digits) =
@@ -44,6 +46,4 @@ fn fit_tells_the_condition_and_warns_when_it_takes_the_evidence() {
     assert!(condition > 1e14, "{}", outcome.stdout);
     assert!(digits.expect("digits") <= 14.0, "{}", outcome.stdout);
     assert!(outcome.stderr.contains("the condition number of the posterior precision is"), "{}", outcome.stderr);
-    folder.ok("report --posterior p.safetensors --out r.html");
-    assert!(std::fs::read_to_string(folder.path("r.html")).expect("a page").contains("digits of the log evidence"));
 }

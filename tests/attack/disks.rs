@@ -16,7 +16,7 @@ fn commands() -> Vec<(String, &'static str)> {
         (format!("report {posterior} --out r.html"), "r.html"),
         (format!("exp {posterior} --velocities v.safetensors --out e.safetensors"), "e.safetensors"),
         ("merge a.safetensors b.safetensors --out ab.safetensors".to_string(), "ab.safetensors"),
-        (format!("{TRAIN} --out together"), "together"),
+        (format!("{} --out together", TRAIN.replace(" --quiet", "")), "together"),
         (
             "train --data d.csv --target y --likelihood gaussian --hidden 30 --epochs 3 --out t.safetensors"
                 .to_string(),

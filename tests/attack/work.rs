@@ -96,8 +96,15 @@ fn predictions_that_are_no_numbers_are_an_error_as_they_are_for_scores() {
     network.save(&folder.path("m.safetensors")).expect("a network");
     folder.ok(&format!("{FIT} --sigma 0.3 --out l.safetensors"));
     let predict = "predict --posterior l.safetensors --method map --out o.csv";
-    folder.fails(1, &format!("{predict} --inputs far.csv"), &["far.csv", "line 3", "nothing is written"]);
+    folder.refuses(&format!("{predict} --inputs far.csv"), &["far.csv", "line 3", "not finite"]);
     folder.ok(&format!("{predict} --inputs d.csv"));
+    // A rate beyond f64, of an output that is not.
+    let network = Network::new(Architecture::new(&[1, 1], Activation::Identity).expect("sizes"), vec![1e3, 0.0]);
+    network.expect("weights").save(&folder.path("m.safetensors")).expect("a network");
+    folder.write("d.csv", "x,y\n0.001,2\n0.002,1\n");
+    folder.write("far.csv", "x\n0.001\n1\n");
+    folder.ok(&format!("{} --out l.safetensors", FIT.replace("gaussian", "poisson")));
+    folder.fails(1, &format!("{predict} --inputs far.csv"), &["far.csv", "line 3", "nothing is written"]);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn sorted(keys: &str) -> Vec<String> {
 }
 
 const FIT_KEYS: &str = "n_params n_data n_outputs log_likelihood log_marginal_likelihood prior_precision sigma \
-                        log_det_ratio effective_parameters solver structure gradient_norm explained seconds \
+                        log_det_ratio condition evidence_digits effective_parameters solver structure gradient_norm explained seconds \
                         prior_mean temperature curvature elpd_loo elpd_loo_map";
 
 #[test]
