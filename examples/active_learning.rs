@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let seeds: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(10);
     let data = Table::read(Path::new("data/uci/concrete.csv"))?.dataset(&["strength".to_string()])?;
     let mut differences = vec![Vec::new(); ROUNDS + 1];
-    let mut sums = vec![[0.0; 2]; ROUNDS + 1];
+    let mut sums = [[0.0; 2]; ROUNDS + 1];
     for seed in 0..seeds {
         let mut order: Vec<usize> = (0..data.len()).collect();
         order.shuffle(&mut stream(seed, Purpose::Data, 0));

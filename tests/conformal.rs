@@ -85,7 +85,9 @@ fn the_interval_of_a_count_is_the_set_of_counts_whose_score_is_at_most_the_thres
     let family: Family = "poisson".parse().expect("a likelihood");
     let (mut laplace, rows) = posterior(&family, 1);
     for method in [Method::Map, Method::default(), Method::Nn(Draws::first(7, 1))] {
-        laplace.calibrate(&rows, &[method.clone()], CalibrationOptions::default(), &()).expect("calibrated");
+        laplace
+            .calibrate(&rows, std::slice::from_ref(&method), CalibrationOptions::default(), &())
+            .expect("calibrated");
         let scores = &laplace.calibration().expect("scores").methods[0].scores;
         for level in [0.1, 0.5, 0.9] {
             let Promised::Interval(lower, upper) = promised(&laplace, &rows, &method, Score::Rank, level) else {

@@ -263,7 +263,7 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     inputs.extend(args.scaling.scaling.as_deref().into_iter().chain(model.check.as_deref()));
     inputs.extend(args.form.file());
     inputs.extend(args.validation.path().into_iter().chain(args.tempering.path()));
-    inputs.extend(args.prior.files().into_iter().chain(args.calibration.path()));
+    inputs.extend(args.prior.files().chain(args.calibration.path()));
     let out = OutputFile::at(&args.out, &inputs)?;
     let weights = args.form.weights()?;
     let file = model.read(&family, console)?;

@@ -78,13 +78,13 @@ impl Earlier {
     pub fn read(path: &Path, likelihood: Option<LikelihoodName>) -> Result<Self, Failure> {
         let laplace = Laplace::load(path).map_err(Failure::about(path))?;
         let own = laplace.family().likelihood().name();
-        if let Some(name) = likelihood {
-            if name.name() != own {
-                return Err(Failure::Usage(format!(
-                    "{}: its likelihood is {own}; leave out --likelihood, or fit a posterior of its own",
-                    path.display()
-                )));
-            }
+        if let Some(name) = likelihood
+            && name.name() != own
+        {
+            return Err(Failure::Usage(format!(
+                "{}: its likelihood is {own}; leave out --likelihood, or fit a posterior of its own",
+                path.display()
+            )));
         }
         Ok(Self { laplace, path: path.to_path_buf() })
     }

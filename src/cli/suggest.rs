@@ -145,7 +145,7 @@ pub fn run(args: &SuggestArgs, console: &Console) -> Result<(), Failure> {
     };
     tell(&chosen, args, console);
     if let Some(file) = &out {
-        file.write(|out| Ok(out.write_all(&lines(args, &pool, &chosen)?).map_err(broken)?))?;
+        file.write(|out| out.write_all(&lines(args, &pool, &chosen)?).map_err(broken))?;
         console.note(format!("{} written to {}", counted(chosen.rows.len(), "row"), file.path().display()));
     }
     if args.json {
@@ -159,7 +159,7 @@ pub fn run(args: &SuggestArgs, console: &Console) -> Result<(), Failure> {
     }
     match out {
         Some(_) => Ok(()),
-        None => print_with(|out| Ok(out.write_all(&lines(args, &pool, &chosen)?).map_err(broken)?)),
+        None => print_with(|out| out.write_all(&lines(args, &pool, &chosen)?).map_err(broken)),
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::Cursor;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "cli")]
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -230,9 +231,11 @@ impl Deref for Held {
 }
 
 /// Bytes in memory that are read from several places.
+#[cfg(feature = "cli")]
 #[derive(Debug, Clone)]
 pub(crate) struct Shared(pub(crate) Arc<Held>);
 
+#[cfg(feature = "cli")]
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
         &self.0.bytes

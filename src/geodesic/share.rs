@@ -90,7 +90,7 @@ fn encode(part: &Samples) -> Result<Vec<u8>> {
     }));
     let mut message = (text.len() as u64).to_le_bytes().to_vec();
     message.extend(text);
-    message.extend(pack_tensors(tensors.into_iter()));
+    message.extend(pack_tensors(tensors));
     Ok(message)
 }
 

@@ -104,8 +104,11 @@ pub(super) fn student_cdf(freedom: f64, t: f64) -> f64 {
 pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     const MOST_TERMS: usize = 100_000;
     const TINY: f64 = 1e-300;
-    if !(x > 0.0) {
-        return if x.is_nan() { x } else { 0.0 };
+    if x.is_nan() {
+        return x;
+    }
+    if x <= 0.0 {
+        return 0.0;
     }
     if x >= 1.0 {
         return 1.0;

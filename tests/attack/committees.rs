@@ -57,7 +57,7 @@ fn a_list_that_leads_out_of_its_folder_removes_and_reads_nothing() {
         folder.write("theirs/committee.json", list(&[name]));
         folder.refuses(&format!("{TRAIN} --out theirs"), &["plain name"]);
         folder.refuses("predict --posterior theirs --inputs x.csv --out o.csv", &["plain name"]);
-        folder.refuses(&format!("evaluate --posterior theirs --data d.csv --target y"), &["plain name"]);
+        folder.refuses("evaluate --posterior theirs --data d.csv --target y", &["plain name"]);
         assert_eq!(std::fs::read(&victim).expect("the victim"), b"precious");
     }
     // The same posterior is read through neither an absolute name, nor a step up, nor a link.
