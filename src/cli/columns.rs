@@ -42,6 +42,11 @@ enum UnknownName {
 }
 
 impl LeaveOutArgs {
+    /// The same for another file, which may lack the columns that were named.
+    pub fn with_all_columns(&self) -> Self {
+        Self { ignore: Vec::new(), ..self.clone() }
+    }
+
     /// What is read of a file without the columns that were named, those in `also` (which must be there) and those in
     /// `if_present`.
     pub fn options(&self, also: &[String], if_present: &[String]) -> Result<TableOptions, Failure> {

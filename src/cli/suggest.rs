@@ -131,10 +131,11 @@ pub fn run(args: &SuggestArgs, console: &Console) -> Result<(), Failure> {
     let laplace = args.posterior.load(console)?;
     refuse_twice("--keep", &args.keep)?;
     let others: Vec<String> = args.keep.iter().chain(&args.cost_column).cloned().collect();
-    let open = |path: &Path| args.leave_out.rows_for_posterior(path, &args.target, &others, &laplace, console);
-    let pool = open(&args.pool)?;
+    let pool = args.leave_out.rows_for_posterior(&args.pool, &args.target, &others, &laplace, console)?;
+    // The columns to ignore are the pool's.
+    let everything = args.leave_out.with_all_columns();
     let target_inputs = match &args.target_inputs {
-        Some(path) => Some(inputs(&args.leave_out.rows_for_posterior(path, &[], &others, &laplace, console)?)?),
+        Some(path) => Some(inputs(&everything.rows_for_posterior(path, &[], &others, &laplace, console)?)?),
         None => None,
     };
     let costs = args.cost_column.as_ref().map(|name| costs(&pool, name)).transpose()?;

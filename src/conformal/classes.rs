@@ -43,8 +43,8 @@ mod tests {
     fn tie_breakers_are_uniform_and_do_not_see_the_last_bits() {
         let n = 4000;
         let at = |i: usize| {
-            let p = 1.0 / (1.0 + (-0.01 * i as f64).exp());
-            tie_breaker(&[p, 1.0 - p])
+            let odds = (-0.01 * i as f64).exp();
+            tie_breaker(&[1.0 / (1.0 + odds), odds / (1.0 + odds)])
         };
         let (mut sum, mut tenths) = (0.0, [0usize; 10]);
         for i in 0..n {

@@ -9,13 +9,16 @@ use crate::conformal::{
     fingerprints, repeated_share,
 };
 use crate::data::{Dataset, Pieces, check_targets};
-use crate::error::{Error, Result, check_size};
+use crate::error::{Error, Result, Unsupported, check_size};
 use crate::laplace::Laplace;
 use crate::likelihood::{Family, TargetKind};
 use crate::progress::Progress;
 
 /// The share of calibration rows that may be training rows, beyond what repeats among these.
 const MORE_THAN_BY_NATURE: f64 = 0.1;
+
+/// The rounding of a rank, a sum of up to thousands of probabilities.
+const RANK_ROUNDING: f64 = 1e-12;
 
 /// How to calibrate.
 #[derive(Debug, Clone)]
@@ -215,8 +218,7 @@ impl Prediction {
                 }))
             }
             Score::Rank => {
-                let ranks =
-                    self.ranks(targets)?.ok_or(Error::Unsupported(crate::error::Unsupported::ClassQuantiles))?;
+                let ranks = self.ranks(targets)?.ok_or(Error::Unsupported(Unsupported::ClassQuantiles))?;
                 Ok(ranks.mapv(|rank| (rank - 0.5).abs()))
             }
             Score::Lac | Score::Aps => Ok(Array2::from_shape_fn(targets.dim(), |(n, k)| {
@@ -267,8 +269,10 @@ impl Prediction {
             }
             if kind.is_whole() {
                 // A count's rank is Σ_{j<y} p_j + p_y/2, between the distribution function below it and at it.
-                low += f64::from(u8::from(marginal.rank(low) < 0.5 - q));
-                high -= f64::from(u8::from(high.is_finite() && marginal.rank(high) > 0.5 + q));
+                // A row whose score is the threshold is inside, whatever the rounding.
+                let is_beyond = |count: f64| (marginal.rank(count) - 0.5).abs() > q + RANK_ROUNDING;
+                low += f64::from(u8::from(is_beyond(low)));
+                high -= f64::from(u8::from(high.is_finite() && is_beyond(high)));
             }
             (lower[(n, k)], upper[(n, k)]) = (low, high);
         }

@@ -96,7 +96,7 @@ fn predictions_that_are_no_numbers_are_an_error_as_they_are_for_scores() {
     network.save(&folder.path("m.safetensors")).expect("a network");
     folder.ok(&format!("{FIT} --sigma 0.3 --out l.safetensors"));
     let predict = "predict --posterior l.safetensors --method map --out o.csv";
-    folder.refuses(&format!("{predict} --inputs far.csv"), &["far.csv", "line 3", "not finite"]);
+    folder.refuses(&format!("{predict} --inputs far.csv"), &["far.csv", "line 3", "beyond what f64 can hold"]);
     folder.ok(&format!("{predict} --inputs d.csv"));
     // A rate beyond f64, of an output that is not.
     let network = Network::new(Architecture::new(&[1, 1], Activation::Identity).expect("sizes"), vec![1e3, 0.0]);
