@@ -319,7 +319,7 @@ fn a_network_of_this_program_that_is_not_at_a_mode_is_told_about_training_and_an
 #[cfg(unix)]
 fn interrupted(folder: &Folder, arguments: &str, wait_for: Option<&str>) -> (Option<i32>, String) {
     use std::io::{BufRead, BufReader, Read};
-    let mut child = std::process::Command::new(program::program())
+    let mut child = program::program_that_listens()
         .args(arguments.split_whitespace())
         .current_dir(folder.path(""))
         .stderr(std::process::Stdio::piped())

@@ -2,6 +2,7 @@
 
 use super::functions::normal_cdf;
 use super::writer::{DOUBLE, Name, Writer};
+use crate::likelihood::LEVEL_ROUNDING;
 use crate::predict::normal_quantile;
 
 /// Σ wᵢ N(mᵢ, sᵢ²), with the components along the first axis.
@@ -76,7 +77,7 @@ pub(super) fn poisson_quantiles(w: &mut Writer, mixture: &PoissonMixture, levels
     let minus = w.doubles(&[], &[-1.0]);
     let one = w.doubles(&[], &[1.0]);
     let share = w.doubles(&[], &[1.0 / mixture.count as f64]);
-    let levels = levels.map(|level| w.doubles(&[], &[level]));
+    let levels = levels.map(|level| w.doubles(&[], &[level - LEVEL_ROUNDING]));
     let first = w.sum(&rates, 0, false);
     let shape = w.unary("Shape", &first);
     let [start, found] = [&zero, &minus].map(|constant| w.binary("Expand", constant, &shape));

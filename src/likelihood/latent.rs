@@ -276,6 +276,9 @@ impl<'a> Marginal<'a> {
     }
 }
 
+/// The distribution function of a mixture over equally likely outputs has plateaus at round levels such as 0.95: one that is
+/// reached up to the rounding of its sum is reached.
+pub(crate) const LEVEL_ROUNDING: f64 = 1e-10;
 /// Counts beyond which whole numbers can no longer be told apart.
 const MOST_COUNTS: f64 = 9e15;
 /// The levels of the quantiles between which a score is integrated, and the pieces between two of them.
@@ -300,6 +303,7 @@ impl OutputMixture<'_> {
 
     /// The smallest count whose distribution function reaches the level.
     fn whole_quantile(&self, level: f64) -> f64 {
+        let level = level - LEVEL_ROUNDING;
         let mut high = 1.0;
         while self.cumulative(high) < level {
             if high > MOST_COUNTS {

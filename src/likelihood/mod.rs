@@ -34,7 +34,7 @@ pub use check::{Disagreement, check_likelihood};
 pub(crate) use distribution::normal_quantile;
 pub use family::{Entry, Family, Registered};
 pub use kind::{Dispersion, Misfit, TargetKind, TargetSummary};
-pub(crate) use latent::log_sum_exp;
+pub(crate) use latent::{LEVEL_ROUNDING, log_sum_exp};
 pub use latent::{LatentPoint, Marginal, OutputMixture, PointMoments, gauss_hermite};
 pub use normals::{Normal, NormalMixture};
 pub use scaled::Scaled;

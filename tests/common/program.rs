@@ -14,6 +14,19 @@ pub fn program() -> String {
     std::env::var("RLA").unwrap_or_else(|_| env!("CARGO_BIN_EXE_rla").to_string())
 }
 
+/// The program with the signals that end it as they are by default: a test may run in the background of a shell, which ignores
+/// some of them there, and what is ignored at the start stays ignored.
+pub fn program_that_listens() -> Command {
+    match cfg!(target_os = "linux") {
+        true => {
+            let mut command = Command::new("env");
+            command.arg("--default-signal=INT,TERM,HUP").arg(program());
+            command
+        }
+        false => Command::new(program()),
+    }
+}
+
 /// What the program did.
 pub struct Outcome {
     pub status: Option<i32>,

@@ -9,14 +9,14 @@ use riemannian_laplace::internals::geodesic::Checkpoint;
 use riemannian_laplace::internals::random::{Purpose, stream};
 use riemannian_laplace::internals::tensors::TensorFile;
 
-use super::program::program;
+use super::program::program_that_listens;
 use super::{Folder, fitted};
 
 /// A run that saves every sample: a good part of its time is spent on writing and renaming.
 const RUN: &str = "sample --posterior p.safetensors --metric fisher --samples 60 --seed 3 --save-every 0s -q";
 
 fn start(folder: &Folder, arguments: &str) -> Child {
-    Command::new(program())
+    program_that_listens()
         .args(arguments.split_whitespace())
         .current_dir(folder.path(""))
         .stdout(Stdio::null())

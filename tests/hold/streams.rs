@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::program::program;
+use super::program::{program, program_that_listens};
 use super::{FIT, fitted, folder};
 
 #[test]
@@ -37,7 +37,7 @@ fn a_program_that_is_ended_leaves_no_temporary_file() {
     let folder = fitted();
     let before = folder.names();
     for (signal, milliseconds) in [("INT", 150), ("TERM", 200), ("HUP", 250), ("KILL", 300)] {
-        let mut child = Command::new(program())
+        let mut child = program_that_listens()
             .args("sample --posterior p.safetensors --metric euclidean --samples 400000 --out s.safetensors".split(' '))
             .current_dir(folder.path(""))
             .stderr(Stdio::null())
