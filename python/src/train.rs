@@ -38,12 +38,11 @@ pub fn train(
     watch: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Trained> {
     let family: Family = plan.likelihood.parse().or_raise(py)?;
-    let activation = plan.activation.parse::<Activation>().map_err(riemannian_laplace::Error::from).or_raise(py)?;
-    let architecture =
-        Architecture::new(&plan.widths, activation).map_err(riemannian_laplace::Error::from).or_raise(py)?;
+    let activation: Activation = plan.activation.parse().map_err(riemannian_laplace::Error::from).or_raise(py)?;
+    let architecture = Architecture::new(&plan.widths, activation).or_raise(py)?;
     let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
     let procedure = default_procedure(&architecture, data.len());
-    let recipe = Recipe { seed: plan.seed, procedure, prior_precision: None, sigma: None };
+    let recipe = Recipe { seed: plan.seed, procedure, prior_precision: None, sigma: None, folded: None };
     let start = riemannian_laplace::Network::random(architecture, plan.seed);
     let trained = run(py, watch, |progress| follow(&recipe, &start, &data, &family, progress))?;
     Ok((trained.network.into(), trained.recipe.prior_precision, trained.recipe.sigma))

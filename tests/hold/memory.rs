@@ -31,7 +31,7 @@ fn a_table_without_a_length_is_counted_as_it_is_read() {
             "cat many.csv | rla predict --posterior p.safetensors --inputs /dev/stdin --method map --max-memory {limit} --out o.csv"
         ))
     };
-    let refused = piped("1MB");
+    let refused = piped("1500000");
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("reading /dev/stdin"), "{}", refused.stderr);
     let enough = piped("60MB");
