@@ -76,7 +76,8 @@ fn on_networks_it_agrees_with_refits_to_first_order() {
         (&[2, 3, 1], "poisson".parse().expect("a likelihood"), 0.95),
     ];
     for (sizes, family, least) in cases {
-        let (laplace, data, others) = at_mode(sizes, &family, 40);
+        // So many that one of them moves the mode by little.
+        let (laplace, data, others) = at_mode(sizes, &family, 600);
         let influence = Influence::of(&laplace).expect("influence");
         let on_loss = influence.on_loss(&laplace, &others).expect("effects");
         let (mut own, mut effect) = (Vec::new(), Vec::new());
@@ -86,7 +87,7 @@ fn on_networks_it_agrees_with_refits_to_first_order() {
             own.push(loss(&refit, &alone) - loss(&laplace, &alone));
             effect.push(loss(&refit, &others) - loss(&laplace, &others));
         }
-        let (of_own, of_loss) = (correlation(&influence.of_itself, &own), correlation(&on_loss, &effect));
+        let (of_own, of_loss) = (correlation(&influence.of_itself[..40], &own), correlation(&on_loss[..40], &effect));
         assert!(of_own > least && of_loss > least, "{sizes:?} {family:?}: {of_own} {of_loss}");
     }
 }

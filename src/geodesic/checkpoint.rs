@@ -191,6 +191,7 @@ impl Checkpoint {
                 format!("expected {count} rows, as many as in `velocity`"),
             ));
         }
+        file.require_columns()?;
         let mut samples = Samples::collect_columns(&[]);
         file.take_columns(&mut samples, count)?;
         for (tensor, values) in [("theta", &theta), ("velocity", &velocity)] {

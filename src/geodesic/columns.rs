@@ -305,6 +305,15 @@ impl Reader<'_> {
         })
     }
 
+    /// Refuses a file without one of the columns that every sample of this version has.
+    pub(super) fn require_columns(&self) -> Result<()> {
+        let missing = |column: &&Column| !column.optional && !self.contents.tensors.contains_key(column.name);
+        match COLUMNS.iter().find(missing) {
+            Some(column) => Err(self.contents.missing(self.path, column.name)),
+            None => Ok(()),
+        }
+    }
+
     /// All columns into `samples`, and checks them: codes are known, what is certified was reached and has figures.
     pub(super) fn take_columns(&mut self, samples: &mut Samples, count: usize) -> Result<()> {
         // Files of earlier versions have neither.

@@ -28,7 +28,7 @@ const SUMMED: f64 = 200.0;
 /// use riemannian_laplace::internals::likelihood::{Likelihood, NegativeBinomial};
 ///
 /// let counts = NegativeBinomial::new(0.5)?; // 1/a = 2: the second success, at odds 3/2 to each failure
-/// let expected = (2.0 * 0.6_f64 * 0.4 * 0.4).ln(); // one failure before it, with μ = 4/3
+/// let expected = (2.0 * 0.6_f64 * 0.6 * 0.4).ln(); // one failure before it, with μ = 4/3
 /// assert!((counts.log_density(&[1.0], &[(4.0_f64 / 3.0).ln()]) - expected).abs() < 1e-14);
 /// # Ok::<(), riemannian_laplace::internals::likelihood::NoiseError>(())
 /// ```

@@ -142,13 +142,13 @@ impl TensorFile {
 
     /// Takes a tensor out of the file's contents.
     pub fn take(&mut self, path: &Path, name: &str) -> Result<Tensor> {
-        self.tensors.remove(name).ok_or_else(|| {
-            Error::Tensor(TensorError::Missing {
-                path: path.to_path_buf(),
-                tensor: name.to_string(),
-                found: list(&self.names),
-            })
-        })
+        self.tensors.remove(name).ok_or_else(|| self.missing(path, name))
+    }
+
+    /// The error that there is no such tensor.
+    pub(crate) fn missing(&self, path: &Path, name: &str) -> Error {
+        let (path, tensor) = (path.to_path_buf(), name.to_string());
+        Error::Tensor(TensorError::Missing { path, tensor, found: list(&self.names) })
     }
 
     /// Takes a matrix with the given number of columns (any number of rows, at least one).

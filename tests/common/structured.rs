@@ -101,7 +101,20 @@ impl Choices<'_> {
 /// Writes a signed checkpoint of K samples of D weights, with tensors that may be missing, of another shape or of other numbers.
 pub fn checkpoint(path: &Path, choices: &mut Choices<'_>) {
     let (count, size) = (choices.below(5), choices.below(5));
-    let columns = ["sample", "nfev", "drift", "path_drift", "residual", "off_graph", "status", "certified"];
+    let columns = [
+        "sample",
+        "nfev",
+        "nfev_check",
+        "attempts",
+        "drift",
+        "path_drift",
+        "residual",
+        "off_graph",
+        "end_error",
+        "status",
+        "certified",
+        "certificate",
+    ];
     let mut tensors: Vec<(&str, Vec<usize>, Vec<f64>)> = Vec::new();
     for name in columns.into_iter().chain(["theta", "velocity"]) {
         let is_matrix = name == "theta" || name == "velocity";
@@ -118,6 +131,7 @@ pub fn checkpoint(path: &Path, choices: &mut Choices<'_>) {
         let value = |index: usize, choices: &mut Choices<'_>| match (plain, name) {
             (true, "sample") => index as f64,
             (true, "certified") => 1.0,
+            (true, "certificate") => 2.0,
             (true, "status") => 0.0,
             (true, _) => 1e-4,
             (false, _) => choices.number(),
@@ -131,7 +145,9 @@ pub fn checkpoint(path: &Path, choices: &mut Choices<'_>) {
         .iter()
         .zip(&whole)
         .map(|((name, shape, values), whole)| {
-            let as_integers = ["sample", "nfev", "status", "certified"].contains(name) && choices.byte() < 128;
+            let as_integers = ["sample", "nfev", "nfev_check", "attempts", "status", "certified", "certificate"]
+                .contains(name)
+                && choices.byte() < 128;
             (*name, shape.clone(), if as_integers { Values::Integer(whole) } else { Values::Real(values) })
         })
         .collect();
