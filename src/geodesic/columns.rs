@@ -215,6 +215,13 @@ impl Samples {
 
     /// Puts the columns of another part behind these. A column that one of the two does not have is dropped.
     pub(super) fn append_columns(&mut self, next: &Samples) {
+        // No samples say nothing of the columns that some do not have.
+        if next.evaluations.is_empty() {
+            return;
+        }
+        if self.evaluations.is_empty() {
+            return self.change_columns(next, |numbers| numbers);
+        }
         for column in &COLUMNS {
             let joined = (column.get)(self).zip((column.get)(next)).map(|(one, next)| [one, next].concat());
             self.put(column, joined);

@@ -179,8 +179,7 @@ fn sample_files_of_a_part_carry_the_indices() -> Outcome {
     write_samples(&path, &samples)?;
     let read = read_samples(&path)?;
     assert_eq!(read.indices, Some((24..32).collect()));
-    // The name of the metric's solver is not in the file.
-    assert_eq!(read, Samples { solver_name: None, ..samples });
+    assert_eq!(read, samples);
     Ok(())
 }
 
