@@ -17,6 +17,7 @@ use common::{Outcome, draw_targets, normal_matrix, random_network};
 use ndarray::{Array2, ArrayD, Axis};
 use prost::Message;
 use riemannian_laplace::internals::export::{ExportOptions, Plan, Precision};
+use riemannian_laplace::internals::likelihood::TargetKind;
 use riemannian_laplace::{
     Activation, Architecture, AvgPool2d, Conv2d, Dataset, Draws, Family, FitOptions, Image, Laplace, Layer, LayerNorm,
     Linear, Link, Method, Model, Network, Residual, Standardize, Structure, Weights,
@@ -46,6 +47,7 @@ const LIMIT: f64 = 1e-9;
 fn check(laplace: &Laplace, method: &Method, inputs: &Array2<f64>, what: &str) {
     let found = run(laplace, method, inputs, 17);
     let prediction = laplace.predict(inputs, method).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let is_count = laplace.family().likelihood().kind() == TargetKind::Count;
     let mut expected: Vec<(&str, ArrayD<f64>)> = Vec::new();
     if prediction.class_probabilities().is_some() {
         expected.push(("probabilities", prediction.mean.clone().into_dyn()));
@@ -65,7 +67,10 @@ fn check(laplace: &Laplace, method: &Method, inputs: &Array2<f64>, what: &str) {
     }
     for (name, expected) in expected {
         let error = apart(&found[name], &expected);
-        assert!(error < LIMIT, "{what}: {name} is off by {error:e}: {:?} for {expected:?}", found[name]);
+        // Ends of counts are whole numbers: with rates beyond 10,000 the last bits of a distribution function move them by one.
+        let is_large = |value: &f64| *value > 1e4 && (name == "lower" || name == "upper");
+        let limit = if is_count && expected.iter().any(is_large) { 1e-4 } else { LIMIT };
+        assert!(error < limit, "{what}: {name} is off by {error:e}: {:?} for {expected:?}", found[name]);
     }
 }
 
