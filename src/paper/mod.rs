@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`problems`] | the low-dimensional targets: banana, squiggle, funnel, Gaussian, logistic regression |
 //! | [`estimate`] | the Euclidean and the Hausdorff MAP |
-//! | [`reference`] | samples of the posterior by the no-U-turn sampler, with diagnostics |
+//! | [`reference`](mod@reference) | samples of the posterior by the no-U-turn sampler, with diagnostics |
 //! | [`wasserstein`] | exact Wasserstein-1 distances between samples |
 //!
 //! All of it is behind the feature `paper`, which is on by default because the examples and tests use it.
