@@ -25,13 +25,13 @@ fn the_rows_of_a_file_are_read_and_predicted_a_few_thousand_at_a_time() {
 #[test]
 fn a_table_without_a_length_is_counted_as_it_is_read() {
     let folder = fitted();
-    folder.write("many.csv", rows(200_000));
+    folder.write("many.csv", rows(600_000));
     let piped = |limit: &str| {
         folder.shell(&format!(
             "cat many.csv | rla predict --posterior p.safetensors --inputs /dev/stdin --method map --max-memory {limit} --out o.csv"
         ))
     };
-    let refused = piped("1500000");
+    let refused = piped("2MB");
     assert_eq!(refused.status, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("reading /dev/stdin"), "{}", refused.stderr);
     let enough = piped("60MB");
