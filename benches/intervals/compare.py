@@ -208,7 +208,7 @@ def wrong_labels(run, options):
     run.write("all.csv", table)
     train = f"--target {target} --likelihood categorical --hidden {options.hidden} --classes 10 --weight-decay 1e-3"
     run(f"train --data all.csv {train} --epochs 300 --lr 0.02 --quiet --out all.model")
-    run("fit --model all.model --data all.csv --structure kron --optimize --quiet --out all.safetensors")
+    run("fit --model all.model --data all.csv --structure full --optimize --quiet --out all.safetensors")
     run("influence --posterior all.safetensors --quiet --out influence.csv")
     run("loo --posterior all.safetensors --quiet --out loo.csv")
     found = {

@@ -185,9 +185,9 @@ class LaplaceClassifier(ClassifierMixin, _LaplaceEstimator):  # type: ignore[mis
 
     >>> import numpy as np
     >>> x = np.linspace(-3, 3, 60)[:, None]
-    >>> labels = np.where(np.sin(2 * x[:, 0]) > 0, "up", "down")
+    >>> labels = np.where(x[:, 0] + 0.5 * np.cos(9 * x[:, 0]) > 0, "up", "down")
     >>> classifier = LaplaceClassifier((10,), random_state=0).fit(x, labels)
-    >>> classifier.predict_proba([[0.7]]).shape, str(classifier.predict([[0.7]])[0])
+    >>> classifier.predict_proba([[1.5]]).shape, str(classifier.predict([[1.5]])[0])
     ((1, 2), 'up')
     """
 
