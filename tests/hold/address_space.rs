@@ -55,8 +55,8 @@ fn estimate(folder: &Folder, command: &str) -> u64 {
     let mut limit = 120_000;
     for _ in 0..30 {
         // Several runs: whether the threads get arenas of their own is a matter of timing.
-        let outcomes = (0..4).map(|_| under(folder, limit, command));
-        let Some(outcome) = outcomes.into_iter().find(|outcome| outcome.status != Some(0)) else { return limit };
+        let mut outcomes = (0..4).map(|_| under(folder, limit, command));
+        let Some(outcome) = outcomes.find(|outcome| outcome.status != Some(0)) else { return limit };
         match outcome.status {
             Some(1) => {
                 let next = printed(&outcome.stderr).unwrap_or_else(|| panic!("{command}: {}", outcome.stderr));
