@@ -7,7 +7,7 @@ use riemannian_laplace::internals::evaluate::{ClosedForms, TrainingFit};
 use riemannian_laplace::internals::geodesic::{read_samples, write_samples};
 use riemannian_laplace::{
     Activation, Contents, EvidenceOptions, Family, FitOptions, Laplace, Link, MetricName, Model, SamplerOptions,
-    Samples, Structure, Weights,
+    Structure, Weights,
 };
 
 use super::common::{Outcome, architecture, assert_all_close, normal_matrix, random_data, random_network};
