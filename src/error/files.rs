@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::printable;
 
-/// A file that is not what was opened, or a name that is none.
+/// A file that changed after it was opened, or a name that is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
