@@ -409,6 +409,9 @@ fn what_the_model_file_says_need_not_be_said_again() {
     folder.model("bare.safetensors", &[1, 2, 1]);
     let fit = "fit --model bare.safetensors --data d.csv --out q.safetensors";
     folder.refuses(fit, &["--likelihood is needed", "bare.safetensors"]);
+    let absent = folder.rla(&fit.replace("bare.safetensors", "absent.onnx"));
+    assert_eq!(absent.status, Some(2));
+    assert!(absent.stderr.contains("absent.onnx") && !absent.stderr.contains("--likelihood"), "{}", absent.stderr);
     folder.refuses(&format!("{fit} --likelihood gaussian"), &["--target is needed"]);
 }
 

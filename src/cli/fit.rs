@@ -12,6 +12,7 @@ use riemannian_laplace::Family;
 use riemannian_laplace::internals::data::CsvStream;
 use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{Free, PriorStructure};
+use riemannian_laplace::internals::files::Input;
 use riemannian_laplace::internals::laplace::{ExpectedFit, FitPart, WillTune};
 use riemannian_laplace::internals::network::Recipe;
 use riemannian_laplace::internals::team::Shard;
@@ -399,6 +400,8 @@ fn likelihood(args: &FitArgs, model: &Path) -> Result<LikelihoodName, Failure> {
     if let Some(likelihood) = args.likelihood {
         return Ok(likelihood);
     }
+    // A file that is not there says nothing either.
+    drop(Input::open(model)?);
     let (schema, _) = scaling::recorded(model)?;
     let name = schema.as_ref().and_then(Schema::likelihood);
     name.and_then(|name| LikelihoodName::from_str(name, false).ok()).ok_or_else(|| {
