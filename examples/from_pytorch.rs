@@ -51,7 +51,7 @@ pub fn run(folder: &Path) -> Result<(f64, Vec<f64>), Box<dyn Error>> {
 
     // 5. Judged on the held-out data. This network alone is too sure of itself there: its interval contains little more
     //   than half of them. The posterior's intervals contain all of them, because they are wide where there were no
-    //   data. (One network and one gap: a demonstration, not a benchmark; RESULTS.md has those.)
+    //   data. (One network and one gap: a demonstration, not a benchmark; docs/results has those.)
     println!("\n{} points in the gap       MSE      NLL   in the 90 % interval", test.len());
     let (mut difference, mut shares): (f64, Vec<f64>) = (0.0, Vec::new());
     let methods =

@@ -69,7 +69,7 @@ fn the_sheets_have_as_many_images_of_each_digit_as_their_description_states() {
     assert!((0..10).all(|row| ink(1) <= ink(row)) && (0..10).all(|row| ink(row) <= ink(0)));
 }
 
-/// The claim of the table in RESULTS.md at a tenth of its size.
+/// The claim of the table in docs/results/classification.md at a tenth of its size.
 #[test]
 fn the_default_prediction_is_not_worse_than_the_network_alone_beyond_two_standard_errors() {
     for set in [Classes::TwoMoons, Classes::Wine, Classes::BreastCancer] {

@@ -204,7 +204,7 @@ fn weights_give_the_evidence_of_logistic_regressions() -> Outcome {
         let importance = Importance::of(&weights.log_weight, &weights.conjugate)?;
         let evidence = importance.log_evidence().map_err(|reason| reason.to_string())?;
         let error = (evidence.value - reference.log_evidence).abs();
-        // Few samples, so that the test is fast: three standard errors. RESULTS.md has the long runs.
+        // Few samples, so that the test is fast: three standard errors. docs/results/density.md has the long runs.
         assert!(error < 3.0 * evidence.standard_error + 2e-3, "{name}: {evidence:?} for {}", reference.log_evidence);
         assert!(evidence.standard_error < 0.05 && importance.effective_share > 0.75, "{name}: {importance:?}");
     }

@@ -36,7 +36,7 @@ const LOOKS: usize = 8;
 /// evaluation takes far longer than these.
 const SECOND_ORDER: usize = 50_000;
 /// γ times the step. Predictors of Adams and Bashforth of order 7 are stable up to 0.046, those of lower orders further
-/// (RESULTS.md, "Does the pull to the graph pay?").
+/// (docs/results/certificates.md).
 const PULL: f64 = 0.03;
 /// The largest error of the velocities in a step of a path that is pulled to the graph, as a share of their norm times the
 /// relative tolerance.

@@ -9,7 +9,7 @@
 //!
 //! Samples start with velocities from the precision of the rounded network at θ̂, which is the metric there. The two
 //! precisions differ most in weights of units that no data point switches on, which the network's own posterior leaves
-//! to the prior and the rounded metric does not: with velocities from there, samples leave the data (RESULTS.md).
+//! to the prior and the rounded metric does not: with velocities from there, samples leave the data (docs/results/relu.md).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::map::{Model, Rounding};
 use crate::random::{Purpose, stream};
 use crate::target::Target;
 
-/// The width, in units of the spread of each unit's input, over which kinks are rounded by default. RESULTS.md has the
+/// The width, in units of the spread of each unit's input, over which kinks are rounded by default. docs/results/relu.md has the
 /// study that it was chosen from.
 pub const SMOOTHING_WIDTH: f64 = 0.05;
 
