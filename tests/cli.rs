@@ -35,6 +35,8 @@ mod priors;
 mod report;
 #[path = "cli/scores.rs"]
 mod scores;
+#[path = "cli/shell.rs"]
+mod shell;
 #[path = "cli/smoothing.rs"]
 mod smoothing;
 #[path = "cli/suggest.rs"]

@@ -46,6 +46,7 @@ mod sampling;
 mod scaling;
 mod score_text;
 mod shard;
+mod shell;
 mod signals;
 mod smoothing;
 mod source;
@@ -117,6 +118,9 @@ enum Command {
     Merge(merge::MergeArgs),
     Exp(exp::ExpArgs),
     Log(log::LogArgs),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
+    Doctor(shell::DoctorArgs),
 }
 
 impl Command {
@@ -187,6 +191,9 @@ fn run(cli: &Cli, team: &Team) -> Result<(), Failure> {
         Command::Merge(args) => merge::run(args, &console),
         Command::Exp(args) => exp::run(args, &console),
         Command::Log(args) => log::run(args, &console),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args, &console),
+        Command::Doctor(args) => shell::doctor(args),
     }
 }
 

@@ -25,6 +25,7 @@ pub use number::Number;
 pub(crate) use parts::in_parts;
 pub use rounded::{RoundedCholesky, RoundedFactor, rounded_inner_products, subtract_rounded};
 pub(crate) use small::SMALL;
+pub use small::instruction_set;
 pub use symmetric::{
     PackedFactor, inverse_lower, mirror_lower, pack_lower, packed_diagonal, packed_length, trace_of_product,
     unpack_lower,

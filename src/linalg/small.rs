@@ -192,6 +192,24 @@ fn factor_by(
     Ok(())
 }
 
+/// The vector instructions that this machine has and the kernels use.
+///
+/// ```
+/// assert!(["AVX-512", "AVX2 and FMA", "baseline"].contains(&riemannian_laplace::internals::linalg::instruction_set()));
+/// ```
+pub fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if pulp::x86::V4::try_new().is_some() {
+            return "AVX-512";
+        }
+        if pulp::x86::V3::try_new().is_some() {
+            return "AVX2 and FMA";
+        }
+    }
+    "baseline"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
