@@ -1,7 +1,7 @@
 //! The guide: its commands are run as they are printed, and print the lines that it shows, up to the digits of numbers.
 #![cfg(unix)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A block of the guide: its language and its text.
@@ -21,27 +21,30 @@ fn blocks(page: &str) -> Vec<Block> {
 
 /// The words of each line, with `#` for every number.
 fn without_numbers(text: &str) -> Vec<Vec<String>> {
-    let word = |word: &str| {
-        let bare = word.trim_end_matches([',', ':', ';', '%']);
-        if bare.parse::<f64>().is_ok() { "#".to_string() } else { word.to_string() }
+    let cell = |cell: &str| {
+        let bare = cell.trim_end_matches([':', ';', '%']);
+        if bare.parse::<f64>().is_ok() { "#".to_string() } else { cell.to_string() }
     };
+    let word = |word: &str| word.split(',').map(cell).collect::<Vec<_>>().join(",");
     text.lines().map(|line| line.split_whitespace().map(word).collect()).collect()
 }
 
-#[test]
-fn every_command_of_the_guide_runs_and_prints_what_the_guide_shows() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/guide.md")).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(root.join("data"), folder.path().join("data")).unwrap();
-    let blocks = blocks(&page);
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs the shell commands of a page in a folder with the data, and compares what they print with the blocks of text that
+/// follow them; returns how many of both there were.
+fn follow(page: &str, folder: &Path) -> (usize, usize) {
+    std::os::unix::fs::symlink(repository().join("data"), folder.join("data")).unwrap();
     let (mut commands, mut compared, mut printed) = (0, 0, String::new());
-    for (language, text) in &blocks {
+    for (language, text) in &blocks(page) {
         match language.as_str() {
+            // These build the project and run this very test.
+            "sh" if text.starts_with("cargo ") => {}
             "sh" => {
                 let script = format!("set -eu\nrla() {{ \"$0\" \"$@\"; }}\n{text}");
-                let run =
-                    Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_rla")]).current_dir(&folder).output();
+                let run = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_rla")]).current_dir(folder).output();
                 let output = run.unwrap();
                 let said = String::from_utf8_lossy(&output.stderr);
                 assert!(output.status.success(), "{text}\n{said}");
@@ -57,26 +60,71 @@ fn every_command_of_the_guide_runs_and_prints_what_the_guide_shows() {
                 }
                 compared += 1;
             }
-            "python" => {}
+            // Rust is compiled and run as documentation, Python with its package.
+            "python" | "rust" => {}
             other => panic!("a block of `{other}`, which nothing runs"),
         }
     }
+    (commands, compared)
+}
+
+#[test]
+fn every_command_of_the_guide_runs_and_prints_what_the_guide_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/guide.md")).unwrap();
+    let (commands, compared) = follow(&page, folder.path());
     assert!(commands >= 4 && compared >= 3, "{commands} {compared}");
     let report = std::fs::read_to_string(folder.path().join("guide/report.html")).unwrap();
     assert!(report.contains("Can I trust this?") && report.contains("test.csv"));
 }
 
 #[test]
-fn what_the_guide_refers_to_exists() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let page = std::fs::read_to_string(docs.join("guide.md")).unwrap();
-    let targets: Vec<&str> = page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
-    assert!(targets.len() >= 5);
+fn the_session_of_the_readme_runs_and_prints_what_it_shows_in_at_most_a_hundred_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    assert_eq!(follow(&page, folder.path()), (1, 1));
+    assert!(page.lines().count() <= 100, "{}", page.lines().count());
+}
+
+/// The Markdown files of a folder and its subfolders.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.partition(|path| path.is_dir());
+    let markdown = files.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    markdown.chain(folders.iter().flat_map(|folder| pages(folder))).collect()
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors(page: &str) -> Vec<String> {
+    let kept = |c: char| c.is_alphanumeric() || c == '-' || c == '_' || c == ' ';
+    let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    headings.map(|text| text.to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-")).collect()
+}
+
+#[test]
+fn no_page_has_a_link_that_leads_nowhere() {
+    let mut pages = pages(&repository().join("docs"));
+    pages.push(repository().join("README.md"));
+    let mut links = 0;
     // The package is without pictures.
-    let pictures = docs.join("figures").exists();
-    for target in targets.into_iter().filter(|target| pictures || !target.starts_with("figures/")) {
-        assert!(docs.join(target).exists(), "{target}");
+    let pictures = repository().join("docs/figures").exists();
+    for path in pages {
+        let page = std::fs::read_to_string(&path).unwrap();
+        for target in page.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.starts_with("http") || (!pictures && target.contains("figures/")) {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let place = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(place.exists(), "{}: {target}", path.display());
+            if !anchor.is_empty() {
+                let there = std::fs::read_to_string(&place).unwrap();
+                assert!(anchors(&there).iter().any(|found| found == anchor), "{}: {target}", path.display());
+            }
+            links += 1;
+        }
     }
+    assert!(links > 50, "{links}");
 }
 
 #[test]
