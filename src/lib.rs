@@ -1,6 +1,7 @@
 //! Post-hoc uncertainty for trained neural networks: the Laplace approximation and its Riemannian extension.
 //!
-//! The types for everyday use are here at the root, and in the [`prelude`]. Their building blocks are in [`internals`].
+//! The types for everyday use are in the [`prelude`], and here at the root with [`Error`] and [`Result`]. Their building blocks are in
+//! [`internals`].
 //!
 //! ```
 //! use ndarray::array;
@@ -59,36 +60,31 @@ use internals::{
     tensors,
 };
 
-pub use data::{Batches, Dataset, Scaling, Schema, Standardize};
-pub use error::{Error, Result, Unsupported};
-pub use evaluate::{LeaveOneOut, Scores, ValidationOptimum, ValidationOptions};
-pub use evidence::{EvidenceOptimum, EvidenceOptions};
-pub use export::{ExportOptions, Exported};
-pub use geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
-pub use laplace::{Contents, CurvatureKind, FitOptions, Laplace, PriorValues, Structure, Weights};
-pub use last_layer::{LastLayer, LastLayerPosterior};
-pub use likelihood::Family;
-pub use map::{FunctionModel, Model, Taylor};
-pub use network::{
-    Activation, Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Imported, Layer,
-    LayerNorm, Linear, MaxPool2d, Network, NetworkBuilder, OutputLink, PointShape, Residual, StatedLayer, Training,
-    TrainingOptions, train,
-};
-pub use predict::{Draws, Geodesics, Link, Method, Prediction};
-pub use prior::PriorMean;
-pub use progress::Progress;
-pub use report::{Report, ReportOptions};
-pub use suggest::{Acquisition, Goal, SuggestOptions, Suggestion, Suggestions};
+pub use error::{Error, Result};
+pub use prelude::*;
 
-/// Everything for everyday use: `use riemannian_laplace::prelude::*;`.
+/// Everything for everyday use, which is also at the crate's root: `use riemannian_laplace::prelude::*;`.
 pub mod prelude {
-    pub use crate::{
-        Activation, Architecture, Batches, Contents, CurvatureKind, Dataset, Draws, EvidenceOptimum, EvidenceOptions,
-        Family, FitOptions, FunctionModel, GeodesicOptions, Geodesics, Laplace, LastLayer, LastLayerPosterior, Layer,
-        LeaveOneOut, Linear, Link, Method, MetricName, Model, Network, Prediction, PriorMean, PriorValues, Progress,
-        SamplerOptions, Samples, Scaling, Schema, Scores, Standardize, Structure, Taylor, Training, TrainingOptions,
-        ValidationOptimum, ValidationOptions, Weights, train,
+    pub use crate::data::{Batches, Dataset, Scaling, Schema, Standardize};
+    pub use crate::error::Unsupported;
+    pub use crate::evaluate::{LeaveOneOut, Scores, ValidationOptimum, ValidationOptions};
+    pub use crate::evidence::{EvidenceOptimum, EvidenceOptions};
+    pub use crate::export::{ExportOptions, Exported};
+    pub use crate::geodesic::{GeodesicOptions, MetricName, SamplerOptions, Samples, Smoothing};
+    pub use crate::laplace::{Contents, CurvatureKind, FitOptions, Laplace, PriorValues, Structure, Weights};
+    pub use crate::last_layer::{LastLayer, LastLayerPosterior};
+    pub use crate::likelihood::Family;
+    pub use crate::map::{FunctionModel, Model, Taylor};
+    pub use crate::network::{
+        Activation, Architecture, AvgPool2d, BatchNorm, Conv2d, GlobalAvgPool, GroupNorm, Image, Imported, Layer,
+        LayerNorm, Linear, MaxPool2d, Network, NetworkBuilder, OutputLink, PointShape, Residual, StatedLayer, Training,
+        TrainingOptions, train,
     };
+    pub use crate::predict::{Draws, Geodesics, Link, Method, Prediction};
+    pub use crate::prior::PriorMean;
+    pub use crate::progress::{Cancel, Progress};
+    pub use crate::report::{Report, ReportOptions};
+    pub use crate::suggest::{Acquisition, Goal, SuggestOptions, Suggestion, Suggestions};
 }
 
 /// The README, whose code is compiled and run with the tests.

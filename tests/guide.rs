@@ -44,7 +44,8 @@ fn follow(page: &str, folder: &Path) -> (usize, usize) {
             "sh" if text.starts_with("cargo ") => {}
             "sh" => {
                 let script = format!("set -eu\nrla() {{ \"$0\" \"$@\"; }}\n{text}");
-                let run = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_rla")]).current_dir(folder).output();
+                let run =
+                    Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_rla")]).current_dir(folder).output();
                 let output = run.unwrap();
                 let said = String::from_utf8_lossy(&output.stderr);
                 assert!(output.status.success(), "{text}\n{said}");
@@ -94,11 +95,41 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     markdown.chain(folders.iter().flat_map(|folder| pages(folder))).collect()
 }
 
+#[test]
+fn the_book_has_every_page_of_the_docs() {
+    let docs = repository().join("docs");
+    let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let mut listed: Vec<&str> = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    listed.push("SUMMARY.md");
+    listed.sort_unstable();
+    let mut found: Vec<String> =
+        pages(&docs).iter().map(|page| page.strip_prefix(&docs).unwrap().to_string_lossy().into_owned()).collect();
+    found.sort_unstable();
+    assert_eq!(listed, found);
+}
+
+#[test]
+fn the_versions_of_the_crate_the_python_package_and_the_citation_agree() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (file, line) in
+        [("python/Cargo.toml", format!("version = \"{version}\"")), ("CITATION.cff", format!("version: {version}"))]
+    {
+        // The package is without the Python crate.
+        if file.starts_with("python") && !repository().join("python").exists() {
+            continue;
+        }
+        let text = std::fs::read_to_string(repository().join(file)).unwrap();
+        assert!(text.lines().any(|found| found == line), "{file} does not have the line `{line}`");
+    }
+}
+
 /// The anchors of a page's headings, as GitHub and mdBook make them.
 fn anchors(page: &str) -> Vec<String> {
     let kept = |c: char| c.is_alphanumeric() || c == '-' || c == '_' || c == ' ';
     let headings = page.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
-    headings.map(|text| text.to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-")).collect()
+    headings
+        .map(|text| text.to_lowercase().chars().filter(|c| kept(*c)).collect::<String>().replace(' ', "-"))
+        .collect()
 }
 
 #[test]

@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn every_shell_has_a_script_that_names_every_command() {
-        let names: Vec<String> = Cli::command().get_subcommands().map(|command| command.get_name().to_string()).collect();
+        let names: Vec<String> =
+            Cli::command().get_subcommands().map(|command| command.get_name().to_string()).collect();
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell, Shell::Elvish] {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rla", &mut script);

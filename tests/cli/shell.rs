@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::program::{Folder, program};
+use crate::program::{Folder, program, repository};
 
 /// What bash offers after some words, the last of which is incomplete.
 fn offered(words: &str) -> Option<Vec<String>> {
@@ -52,4 +52,35 @@ fn a_misspelt_option_or_command_is_told_the_right_one() {
     let folder = Folder::new();
     folder.fails(2, "predikt", &["predict"]);
     folder.fails(2, "predict --postrior p.safetensors", &["--posterior"]);
+}
+
+/// Every command's help, as a page. `UPDATE=1 cargo test --release --test cli reference` writes it.
+#[test]
+fn the_reference_has_the_help_of_every_command() {
+    let folder = Folder::new();
+    // As wide on a terminal as on none.
+    let help = |command: &str| {
+        let said = folder.shell(&format!("COLUMNS=100 rla {command} --help < /dev/null"));
+        assert_eq!(said.status, Some(0), "{command}: {}", said.stderr);
+        said.stdout
+    };
+    let top = help("");
+    let listed = top.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> =
+        listed.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    assert!(names.len() > 15, "{names:?}");
+    let mut page = String::from(
+        "# Command line\n\nWhat `rla --help` and `rla COMMAND --help` print; a test keeps this page current.\n",
+    );
+    for (title, text) in std::iter::once(("rla".to_string(), top.clone()))
+        .chain(names.iter().map(|name| (format!("rla {name}"), help(name))))
+    {
+        page += &format!("\n## {title}\n\n```text\n{}\n```\n", text.trim_end());
+    }
+    let place = repository("docs/command-line.md");
+    if std::env::var_os("UPDATE").is_some() {
+        return std::fs::write(place, page).expect("the page");
+    }
+    let written = std::fs::read_to_string(place).expect("docs/command-line.md");
+    assert!(written == page, "docs/command-line.md is not what the program prints; run this test with UPDATE=1");
 }
