@@ -25,6 +25,7 @@ from riemannian_laplace._core import (
     set_memory_limit,
     set_num_threads,
 )
+from riemannian_laplace.decisions import Influence, Suggestion
 from riemannian_laplace.errors import (
     FileError,
     InputError,
@@ -41,6 +42,7 @@ from riemannian_laplace.results import MeanCovariance, Prediction
 
 __all__ = [
     "FileError",
+    "Influence",
     "InputError",
     "Laplace",
     "LaplaceError",
@@ -55,6 +57,7 @@ __all__ = [
     "Posterior",
     "Prediction",
     "Samples",
+    "Suggestion",
     "UnsupportedError",
     "__version__",
     "layers",

@@ -27,6 +27,24 @@ def report(
 ) -> str:
     """A page of HTML on a posterior and its predictions."""
 
+def suggest(
+    posterior: Posterior, pool: _Array, settings: dict[str, Any], target_inputs: _Array | None = None
+) -> tuple[list[dict[str, Any]], int, int]:
+    """Rows of a pool to measure next, and how many were left out as measured and as too many."""
+
+def influence(posterior: Posterior, inputs: _Array | None = None, targets: _Array | None = None) -> dict[str, Any]:
+    """What leaving each training row out would change."""
+
+def promised(
+    posterior: Posterior, prediction: Prediction, method: dict[str, Any], level: float | None, sets: str | None = None
+) -> Any:
+    """The intervals or sets that a calibrated posterior promises."""
+
+def export(
+    posterior: Posterior, path: str | PathLike[str], method: dict[str, Any], *, precision: str, opset: int, level: float
+) -> list[str]:
+    """Writes a posterior as one ONNX graph; the names of its outputs."""
+
 class Network:
     """A trained network with its weights."""
 
@@ -283,6 +301,10 @@ class Posterior:
         """The log marginal likelihood as a function of the hyperparameters."""
     def training_fit(self) -> dict[str, Any]:
         """How the network fits its data."""
+    def calibrated(
+        self, inputs: _Array, targets: _Array, *, methods: Sequence[dict[str, Any]], level: float, watch: _Watch = None
+    ) -> tuple[Posterior, int]:
+        """The posterior calibrated on rows that it has not seen, and how many of these are training rows all the same."""
     def predict(self, inputs: _Array, method: dict[str, Any]) -> Prediction:
         """A prediction."""
     def leave_one_out(self, method: dict[str, Any], watch: _Watch = None) -> LeaveOneOut:

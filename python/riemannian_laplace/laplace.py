@@ -13,7 +13,7 @@ import numpy.typing as npt
 from riemannian_laplace import _core
 from riemannian_laplace.data import Matrix, is_torch, like, read_data
 from riemannian_laplace.errors import InputError, LaplaceWarning, UnsupportedError
-from riemannian_laplace.files import SavedModel
+from riemannian_laplace.decisions import Decisions
 from riemannian_laplace.progress import watch
 from riemannian_laplace.results import MeanCovariance, Prediction, normalised_bridge
 from riemannian_laplace.settings import floats, link, method_settings, plain, write_whole
@@ -24,7 +24,7 @@ __all__ = ["Laplace"]
 _ALLOWED_UNCERTIFIED = 0.05
 
 
-class Laplace(SavedModel):
+class Laplace(Decisions):
     """The Laplace approximation N(θ̂, G⁻¹) of the posterior over a trained network's weights.
 
     Names and values are those of laplace-torch, where they mean the same.

@@ -132,6 +132,18 @@ class Prediction:
         lower, upper = self._core.interval(float(level))
         return self._as_given(lower), self._as_given(upper)
 
+    def promised(self, level: float | None = None, *, sets: str | None = None) -> Any:
+        """The interval, or the set of classes, with the guarantee of :meth:`Laplace.calibrate`: lower and upper ends, or whether
+        each class is inside (rows × targets × classes; ``sets`` is ``"lac"``, the smallest, or ``"aps"``).
+
+        ``level`` is that of the calibration by default. An error where the posterior is not calibrated for this prediction.
+        """
+        posterior, _, method = self._made_of
+        promised = _core.promised(posterior, self._core, method, level, sets)
+        if isinstance(promised, tuple):
+            return self._as_given(promised[0]), self._as_given(promised[1])
+        return promised
+
     def quantiles(self, levels: float | Sequence[float]) -> Any:
         """Quantiles of y: one matrix per level, or one matrix for a single level."""
         if np.ndim(levels) == 0:

@@ -1,6 +1,7 @@
 //! The compiled part of the Python package `riemannian_laplace`: arrays in, arrays out, and everything else is a call
 //! into the crate. What users see (data of many kinds, models of many kinds, warnings) is written in Python on top.
 
+mod decisions;
 mod derivatives;
 mod errors;
 mod evidence;
@@ -20,6 +21,8 @@ use pyo3::prelude::*;
 /// The compiled part of `riemannian_laplace`.
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::decisions::{export, influence, promised, suggest};
     #[pymodule_export]
     use crate::derivatives::DerivedModel;
     #[pymodule_export]

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use riemannian_laplace::internals::evaluate::{TrainingFit, leave_one_out};
 use riemannian_laplace::internals::evidence::{self, AtBound, Free, PriorStructure};
 use riemannian_laplace::internals::geodesic::MetricOptions;
-use riemannian_laplace::internals::predict::{Predictive, draw_weights, predict};
+use riemannian_laplace::internals::predict::{CalibrationOptions, Predictive, draw_weights, predict};
 use riemannian_laplace::internals::tensors::TensorFile;
 use riemannian_laplace::{
     Contents, Dataset, Draws, EvidenceOptions, Laplace, MetricName, SamplerOptions, Smoothing, ValidationOptions,
@@ -179,6 +179,27 @@ impl Posterior {
         report.set_item("beats_constant", fit.beats_constant())?;
         report.set_item("is_at_mode", fit.is_at_mode())?;
         Ok(report)
+    }
+
+    /// The posterior calibrated on rows that it has not seen, and how many of these are training rows all the same.
+    #[pyo3(signature = (inputs, targets, *, methods, level, watch=None))]
+    fn calibrated(
+        &self,
+        py: Python<'_>,
+        inputs: Array<'_>,
+        targets: Array<'_>,
+        methods: Vec<MethodSettings>,
+        level: f64,
+        watch: Watch<'_, '_>,
+    ) -> PyResult<(Self, usize)> {
+        let data = self.columns_of(inputs, targets).or_raise(py)?;
+        let methods = methods.iter().map(|method| method.parse(py)).collect::<PyResult<Vec<_>>>()?;
+        let options = CalibrationOptions { level, ..Default::default() };
+        let mut laplace = self.laplace.clone();
+        let (laplace, overlap) = run(py, watch, move |progress| {
+            laplace.calibrate(&data, &methods, options, progress).map(|overlap| (laplace, overlap))
+        })?;
+        Ok((Self { laplace, fingerprint: None }, overlap))
     }
 
     /// A prediction.
