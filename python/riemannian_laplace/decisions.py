@@ -39,10 +39,10 @@ class Influence:
 
     #: How much worse a row is predicted without itself, in nats: the larger, the more suspicious.
     on_itself: Any
-    #: The change of the raw outputs at the given inputs: training rows × inputs × outputs.
-    on_outputs: Any = None
-    #: The change of the mean loss over the given data: negative for rows that harm.
-    on_loss: Any = None
+    #: The change of the raw outputs at the given inputs, training rows × inputs × outputs; none where none were given.
+    on_outputs: Any
+    #: The change of the mean loss over the given data, negative for rows that harm; none where none were given.
+    on_loss: Any
 
     def suspicious(self, count: int = 10) -> list[int]:
         """The training rows that are worth a look, the most suspicious first."""
@@ -156,7 +156,8 @@ class Decisions(SavedModel):
         elif x is not None:
             given = read_data(x, y, self._keys)
             inputs, targets = self._matrix(given.inputs), self._targets(given.targets)
-        return Influence(**_core.influence(posterior, inputs, targets))
+        found = _core.influence(posterior, inputs, targets)
+        return Influence(found["on_itself"], found.get("on_outputs"), found.get("on_loss"))
 
     def export(
         self,
