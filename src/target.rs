@@ -6,8 +6,9 @@ use std::sync::Arc;
 use faer::Mat;
 use ndarray::ArrayView2;
 
-use crate::error::{Error, Result, check_size};
-use crate::likelihood::{Likelihood, PointEvaluator, Scaled};
+use crate::error::Result;
+use crate::data::check_targets;
+use crate::likelihood::{Family, Likelihood, PointEvaluator, at_rows, to_the_power};
 use crate::map::{Evaluate, Jet, Map, Scratch};
 use crate::prior::Prior;
 
@@ -42,15 +43,20 @@ impl Target {
         observations: ArrayView2<'_, f64>,
         prior: Prior,
     ) -> Result<Self> {
-        let n_outputs = map.n_outputs();
-        likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
-        check_size("number of observations", map.n_points(), observations.nrows())?;
-        check_size("number of target columns", likelihood.n_targets(n_outputs), observations.ncols())?;
-        for (row, target) in observations.rows().into_iter().enumerate() {
-            likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
-        }
+        Self::of_rows(map, &Family::from(likelihood), observations, prior)
+    }
+
+    /// The same for rows that may have known values behind their targets.
+    pub fn of_rows(
+        map: Arc<dyn Map>,
+        family: &Family,
+        rows: ArrayView2<'_, f64>,
+        prior: Prior,
+    ) -> Result<Self> {
+        check_targets(rows, family, map.n_points(), map.n_outputs())?;
         let prior = prior.for_groups(&map.groups())?;
-        let observations = observations.iter().copied().collect();
+        let (likelihood, observed) = family.of_rows(rows, map.n_outputs());
+        let observations = observed.iter().copied().collect();
         Ok(Self { map, likelihood, temperature: 1.0, observations, prior })
     }
 
@@ -60,7 +66,7 @@ impl Target {
         if temperature == 1.0 {
             return self;
         }
-        let likelihood = Arc::new(Scaled::new(self.likelihood, 1.0 / temperature));
+        let likelihood = to_the_power(&self.likelihood, 1.0 / temperature);
         Self { likelihood, temperature: self.temperature * temperature, ..self }
     }
 
@@ -99,7 +105,7 @@ impl Target {
     pub fn at_points(&self, points: &[usize]) -> Result<Self> {
         Ok(Self {
             map: self.map.at_points(points)?,
-            likelihood: self.likelihood.clone(),
+            likelihood: at_rows(&self.likelihood, points),
             temperature: self.temperature,
             observations: points.iter().flat_map(|point| self.observation(*point)).copied().collect(),
             prior: self.prior.clone(),

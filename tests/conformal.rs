@@ -195,7 +195,7 @@ fn folded() -> (Laplace, Dataset) {
     let data = Dataset::new(inputs, targets).expect("data");
     let start = Network::random(architecture(&[1, 4, 1], &[true, true], Activation::Tanh), 1);
     let procedure = Procedure::CrossValidated { folds: 4, folds_used: 4, ratios: vec![1.0], cautious: false };
-    let recipe = Recipe { seed: 1, procedure, prior_precision: None, sigma: None, folded: None };
+    let recipe = Recipe { seed: 1, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
     let trained = follow(&recipe, &start, &data, &Family::gaussian(1.0).expect("sigma"), &()).expect("trained");
     let sigma = trained.recipe.sigma.clone().expect("a noise");
     let family = Family::gaussian_per_output(&sigma).expect("sigma");

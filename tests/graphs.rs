@@ -193,7 +193,7 @@ fn blocks_squares_and_point_covariances_are_those_of_dense_rows() {
         let shapes = network.blocks();
         assert_eq!(shapes.iter().map(|shape| shape.size()).sum::<usize>(), d, "{name}");
         let mut start = 0;
-        for (shape, sums) in shapes.iter().zip(rows.kronecker()) {
+        for (shape, sums) in shapes.iter().zip(rows.kronecker(&[])) {
             let range = start..start + shape.size();
             start = range.end;
             match (shape, sums) {

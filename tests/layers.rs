@@ -311,7 +311,7 @@ fn kronecker_factors_are_sums_over_points_and_rows() {
         let Case { network, inputs, map, name } = &case;
         let (architecture, theta, p) = (network.architecture(), network.parameters(), map.n_outputs());
         let (m, seeds) = (POINTS * p, normal_vector(POINTS * p * p, 51));
-        let blocks = pulled_back(map, theta, &seeds, p).kronecker();
+        let blocks = pulled_back(map, theta, &seeds, p).kronecker(&[]);
         let shapes: Vec<BlockShape> = architecture
             .linear_layers()
             .iter()
@@ -351,7 +351,7 @@ fn kronecker_factors_are_sums_over_points_and_rows() {
         for range in [0..2, 2..POINTS] {
             let part = map.at_points(&range.clone().collect::<Vec<usize>>()).expect("points of the map");
             let seeds: Vec<f64> = seeds.chunks(POINTS).flat_map(|column| column[range.clone()].to_vec()).collect();
-            parts.push(pulled_back(&part, theta, &seeds, p).kronecker());
+            parts.push(pulled_back(&part, theta, &seeds, p).kronecker(&[]));
         }
         let mut sums = parts[0].clone();
         sums.iter_mut().zip(&parts[1]).for_each(|(sum, part)| sum.add(part));

@@ -177,8 +177,7 @@ impl LevelArgs {
         let rows = source.streamed().ok_or_else(|| Failure::Usage("--data needs a file".to_string()))?;
         let at = wanted.read(&rows)?;
         let dataset = rows.read_all().map_err(|error| rows.locate(error))?;
-        let (likelihood, outputs) = (laplace.family().likelihood(), laplace.model().n_outputs());
-        dataset.check_targets(likelihood, outputs).map_err(|error| rows.locate(error))?;
+        dataset.check_targets(laplace.family(), laplace.model().n_outputs()).map_err(|error| rows.locate(error))?;
         Ok((dataset, at))
     }
 
@@ -211,7 +210,7 @@ impl CalibrateOnArgs {
     pub fn calibrate(&self, data: &DataArgs, laplace: &mut Laplace, console: &Console) -> Result<(), Failure> {
         let Some(path) = self.path() else { return Ok(()) };
         let held_out = data.read_other(path, laplace, console)?;
-        held_out.check_against(&**laplace.model(), laplace.family().likelihood())?;
+        held_out.check_against(&**laplace.model(), laplace.family())?;
         let methods = [Method::Map, Method::default()];
         let progress = console.bar("calibrating", held_out.dataset.len() * methods.len());
         let common = laplace.calibrate(&held_out.dataset, &methods, CalibrationOptions::default(), &progress);

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use riemannian_laplace::Schema;
+use riemannian_laplace::{Family, Schema};
 use riemannian_laplace::internals::data::{
-    CsvStream, Impute, Table, TableError, TableOptions, UNNAMED_COLUMN, Unknown, list_names,
+    CsvStream, Impute, KnownColumn, Table, TableError, TableOptions, UNNAMED_COLUMN, Unknown, list_names,
 };
-use riemannian_laplace::internals::likelihood::TargetKind;
+use riemannian_laplace::internals::likelihood::{Known, NoiseError, TargetKind};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;
@@ -123,6 +123,68 @@ impl LeaveOutArgs {
             console.note(format!("{}: {} with missing values left out", path.display(), counted(dropped, "row")));
         }
         Ok(())
+    }
+}
+
+/// The columns that are neither inputs nor targets. Model files and posteriors keep their names.
+#[derive(Debug, Clone, Default, Args)]
+pub struct KnownArgs {
+    /// A column of weights: a row of weight 2 counts as that row twice, one of weight 0 not at all
+    #[arg(long, value_name = "NAME")]
+    weights_column: Option<String>,
+    /// Columns with the known standard deviation of each target's noise, in units of the target: sigma is added to it (its
+    /// square to the square), and is 0 unless --sigma, --optimize or --optimize-on finds one
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    noise_column: Vec<String>,
+    /// The column with the number of trials of --likelihood binomial, of which the target counts the successes
+    #[arg(long, value_name = "NAME")]
+    trials_column: Option<String>,
+}
+
+impl KnownArgs {
+    /// The columns, in the order of a schema.
+    pub fn columns(&self) -> Vec<KnownColumn> {
+        let column = |kind: Known| move |name: &String| KnownColumn { name: name.clone(), kind };
+        let noise = self.noise_column.iter().map(column(Known::Noise));
+        let trials = self.trials_column.iter().map(column(Known::Trials));
+        noise.chain(trials).chain(self.weights_column.iter().map(column(Known::Weight))).collect()
+    }
+
+    /// Checks them against the targets and the likelihood.
+    pub fn check(&self, targets: &[String], family: &Family) -> Result<Family, Failure> {
+        if let Some(column) = self.columns().iter().find(|column| targets.contains(&column.name)) {
+            return Err(Failure::Usage(format!("the column `{}` is a target, and named again", column.name)));
+        }
+        let (noise, count) = (self.noise_column.len(), targets.len());
+        if noise > 0 && noise != count {
+            let (noise, targets) = (counted(noise, "column"), counted(count, "target"));
+            return Err(Failure::Usage(format!("--noise-column names {noise} for {targets}; each has its own")));
+        }
+        let kinds: Vec<Known> = self.columns().iter().map(|column| column.kind).collect();
+        family.with_known(&kinds).map_err(|error| Failure::Usage(format!("{error}{}", option_of(&error))))
+    }
+
+    /// A model's own schema, to which these columns are added unless it names them.
+    pub fn add_to(&self, model: &Path, schema: Schema) -> Result<Schema, Failure> {
+        let columns = self.columns();
+        match schema.known() {
+            _ if columns.is_empty() => Ok(schema),
+            known if known == columns => Ok(schema),
+            [] => schema.with_known(columns).map_err(|error| Failure::Usage(format!("{}: {error}", model.display()))),
+            known => {
+                let names: Vec<String> = known.iter().map(|column| column.name.clone()).collect();
+                let (model, names) = (model.display(), list_names(&names));
+                Err(Failure::Usage(format!("{model}: the model was trained with other such columns ({names})")))
+            }
+        }
+    }
+}
+
+/// The option that would help.
+fn option_of(error: &riemannian_laplace::Error) -> &'static str {
+    match error {
+        riemannian_laplace::Error::Noise(NoiseError::Needs { known: "trials", .. }) => ": --trials-column names it",
+        _ => "",
     }
 }
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use riemannian_laplace::Batches;
-use riemannian_laplace::Laplace;
+use riemannian_laplace::{Family, Laplace};
 use riemannian_laplace::Model;
 use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, list_names};
 use riemannian_laplace::internals::likelihood::Likelihood;
 use riemannian_laplace::{Dataset, Error, Schema};
 
 use super::arguments::LikelihoodName;
-use super::columns::{EncodeArgs, LeaveOutArgs, note_encoding, refuse_twice};
+use super::columns::{EncodeArgs, KnownArgs, LeaveOutArgs, note_encoding, refuse_twice};
 use super::console::Console;
 use super::failure::Failure;
 use super::output::counted;
@@ -34,7 +34,7 @@ impl LeaveOutArgs {
         refuse_twice("--target", not_inputs)?;
         refuse_sharing(path, console)?;
         let schema = posterior.schema().without_scaling();
-        let silent = [schema.targets(), schema.ignored(), silent].concat();
+        let silent = [&schema.target_columns(), schema.ignored(), silent].concat();
         let options = self.options(not_inputs, &[])?;
         let rows = CsvStream::open(path, &options, StreamColumns::Inputs(schema), console.team().clone())?;
         self.note_stream(path, &rows, &silent, console)?;
@@ -61,6 +61,8 @@ pub struct DataArgs {
 pub struct NewColumns<'a> {
     /// How cells are read.
     pub encode: &'a EncodeArgs,
+    /// Columns that are neither inputs nor targets.
+    pub known: &'a KnownArgs,
     /// The input columns in the order of the network's inputs, where it was stated.
     pub input_order: &'a [String],
     /// The distribution of the targets.
@@ -95,6 +97,8 @@ impl DataArgs {
             return Err(Failure::Usage(format!("--input-order names the target column `{name}`")));
         }
         let mut options = self.leave_out.options(&[], &[])?;
+        options.known = new.known.columns();
+        new.known.check(&self.target, &new.likelihood.family())?;
         options.input_order = new.input_order.to_vec();
         new.encode.add_to(options, &self.target, new.likelihood, new.n_classes)
     }
@@ -117,8 +121,9 @@ impl DataArgs {
     }
 
     fn read_file(&self, path: &Path, schema: &Schema, console: &Console) -> Result<DataFile, Failure> {
-        let options = self.leave_out.options(&[], &[])?.for_schema(schema, schema.targets());
-        let table = self.leave_out.read(path, &options, schema.ignored(), console)?;
+        let options = self.leave_out.options(&[], &[])?.for_schema(schema, &schema.target_columns());
+        let silent = [schema.ignored(), &names_of_known(schema)].concat();
+        let table = self.leave_out.read(path, &options, &silent, console)?;
         let dataset = table.dataset_for(schema).map_err(Failure::about(path))?;
         self.check_inputs(dataset.schema())?;
         Ok(DataFile { table, path: path.to_path_buf(), dataset })
@@ -126,7 +131,7 @@ impl DataArgs {
 
     /// Reads the data on which a posterior is to be scored, in the units of the file.
     pub fn read_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<DataFile, Failure> {
-        self.read_for(&posterior.schema().without_scaling(), console)
+        self.read_for(&posterior.schema().without_scaling().without_weights(), console)
     }
 
     /// Reads another file with the columns of the data that a posterior was fitted to, in the units of the file.
@@ -143,8 +148,9 @@ impl DataArgs {
     /// `others` are read for another purpose, and not mentioned as left out.
     pub fn rows_beside(&self, posterior: &Laplace, others: &[String], console: &Console) -> Result<Source, Failure> {
         refuse_sharing(&self.data, console)?;
-        let schema = posterior.schema().without_scaling();
+        let schema = posterior.schema().without_scaling().without_weights();
         self.check_target_names(&schema)?;
+        let others = &[others, &names_of_known(posterior.schema())].concat();
         self.open(StreamColumns::Schema(schema), &self.leave_out.options(&[], &[])?, others, console)
     }
 
@@ -269,9 +275,9 @@ impl DataFile {
     }
 
     /// Checks the targets; the error names the line of the first that the likelihood cannot have produced.
-    pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<(), Failure> {
-        check_targets(&self.path, self.dataset.schema(), likelihood, n_outputs)?;
-        Ok(self.table.check_targets(&self.dataset, likelihood, n_outputs)?)
+    pub fn check_targets(&self, family: &Family, n_outputs: usize) -> Result<(), Failure> {
+        check_targets(&self.path, self.dataset.schema(), family.likelihood(), n_outputs)?;
+        Ok(self.table.check_targets(&self.dataset, family, n_outputs)?)
     }
 
     /// Adds the file and the line to an error about a data point.
@@ -280,9 +286,9 @@ impl DataFile {
     }
 
     /// Checks inputs and targets against a network.
-    pub fn check_against(&self, model: &dyn Model, likelihood: &dyn Likelihood) -> Result<(), Failure> {
-        check_columns(&self.path, self.dataset.schema(), model, likelihood)?;
-        self.check_targets(likelihood, model.n_outputs())
+    pub fn check_against(&self, model: &dyn Model, family: &Family) -> Result<(), Failure> {
+        check_columns(&self.path, self.dataset.schema(), model, family.likelihood())?;
+        self.check_targets(family, model.n_outputs())
     }
 }
 
@@ -343,6 +349,11 @@ fn check_targets(path: &Path, schema: &Schema, likelihood: &dyn Likelihood, n_ou
         }
     }
     Ok(())
+}
+
+/// The names of columns that are neither inputs nor targets.
+fn names_of_known(schema: &Schema) -> Vec<String> {
+    schema.known().iter().map(|column| column.name.clone()).collect()
 }
 
 /// Refuses what several processes cannot each read their part of.

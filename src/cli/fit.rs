@@ -9,11 +9,12 @@ use clap::{Args, ValueEnum};
 use riemannian_laplace::Error;
 use riemannian_laplace::EvidenceOptions;
 use riemannian_laplace::Family;
-use riemannian_laplace::internals::data::CsvStream;
+use riemannian_laplace::internals::data::{CsvStream, for_classes_of};
 use riemannian_laplace::internals::evaluate::TrainingFit;
 use riemannian_laplace::internals::evidence::{Free, PriorStructure};
 use riemannian_laplace::internals::files::Input;
 use riemannian_laplace::internals::laplace::{ExpectedFit, FitPart, WillTune};
+use riemannian_laplace::internals::likelihood::Known;
 use riemannian_laplace::internals::network::Recipe;
 use riemannian_laplace::internals::team::Shard;
 use riemannian_laplace::{Contents, CurvatureKind, FitOptions, Laplace, Model, PriorValues, Schema, Structure};
@@ -22,7 +23,7 @@ use super::announce::announce_fit;
 use super::arguments::{self, LikelihoodName};
 use super::calibrate::CalibrateOnArgs;
 use super::classes;
-use super::columns::EncodeArgs;
+use super::columns::{EncodeArgs, KnownArgs};
 use super::console::Console;
 use super::data::{DataArgs, NewColumns};
 use super::failure::Failure;
@@ -55,6 +56,8 @@ pub struct FitArgs {
     data: DataArgs,
     #[command(flatten)]
     encode: EncodeArgs,
+    #[command(flatten)]
+    known: KnownArgs,
     /// The input columns in the order of the network's inputs, separated by commas, where the model file does not name
     /// them [default: the order of the file]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "from")]
@@ -276,9 +279,17 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         .map_err(Error::Outputs)
         .map_err(Failure::about(&model.path))?;
     let n_classes =
-        Some(family.likelihood().n_classes(architecture.n_outputs())).filter(|_| likelihood.takes_classes());
-    let new = NewColumns { encode: &args.encode, input_order: &args.input_order, likelihood, n_classes };
+        Some(family.likelihood().n_classes(architecture.n_outputs())).filter(|_| outputs_are_classes(&family));
+    let new = NewColumns {
+        encode: &args.encode,
+        known: &args.known,
+        input_order: &args.input_order,
+        likelihood,
+        n_classes,
+    };
     let data = args.scaling.read(&args.data, &model.path, new, reading(args, console), console)?;
+    let family = with_known(args, family, data.schema())?;
+    let family = for_classes_of(&family, data.batches(), 0).map_err(|error| data.locate(error))?;
     data.check_against(network, &family)?;
     if let Some(dataset) = data.dataset() {
         model.check(&file, dataset, console)?;
@@ -292,6 +303,11 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         (Some(_), Some(sigma)) => family.with_sigma(sigma)?,
         _ => family,
     };
+    let found = trained.and_then(|recipe| recipe.dispersions.as_ref()).filter(|_| args.sigma.is_empty());
+    let family = match found {
+        Some(values) => family.with_dispersions(values)?,
+        None => family,
+    };
     let sigma_is_known = trained.is_some_and(|recipe| recipe.sigma.is_some());
     if family.sigma().is_some() && args.sigma.is_empty() && !is_tuned(args) && !sigma_is_known {
         let units = if schema.scaling().is_some_and(|scaling| scaling.targets.is_some()) {
@@ -303,7 +319,7 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
     }
 
     let defaults = family.likelihood().dispersions();
-    if !defaults.is_empty() && !is_tuned(args) {
+    if !defaults.is_empty() && !is_tuned(args) && found.is_none() && args.sigma.is_empty() {
         let values: Vec<String> = defaults.iter().map(|p| format!("{} {}", p.name, short(p.value))).collect();
         console.note(format!("{}: defaults, since neither --optimize nor --optimize-on was given", values.join(", ")));
     }
@@ -384,7 +400,7 @@ fn go_on(args: &FitArgs, from: &Path, console: &Console) -> Result<Fitted, Failu
     let family = earlier.laplace().family().clone();
     let network = args.model.as_ref().map(|model| model.read(&family, console)).transpose()?.map(|file| file.network);
     let data = args.data.read_for(earlier.laplace().schema(), console)?;
-    data.check_against(&**earlier.laplace().model(), family.likelihood())?;
+    data.check_against(&**earlier.laplace().model(), &family)?;
     let (laplace, origin) = earlier.go_on(network, data, &args.sigma, structure, console)?;
     Ok(Fitted { laplace, origin, out, streamed: None })
 }
@@ -418,6 +434,22 @@ fn family(args: &FitArgs, likelihood: LikelihoodName) -> Result<Family, Failure>
         )));
     }
     Ok(family.with_sigma(if args.sigma.is_empty() { &[1.0] } else { &args.sigma })?)
+}
+
+/// Whether a network has an output for each class.
+fn outputs_are_classes(family: &Family) -> bool {
+    family.has_classes() && family.likelihood().for_classes(&[1.0, 1.0]).is_none()
+}
+
+/// The same for rows of which more is known. To noise that is known nothing is added unless it is asked for.
+fn with_known(args: &FitArgs, family: Family, schema: &Schema) -> Result<Family, Failure> {
+    let known = family.with_known(&schema.known_kinds())?;
+    match args.sigma[..] {
+        _ if !known.known().contains(&Known::Noise) => Ok(known),
+        [] => Ok(known.with_dispersions(&[0.0])?),
+        [sigma] => Ok(known.with_dispersions(&schema.scale_deviations(&[sigma]))?),
+        _ => Err(Failure::Usage("with --noise-column there is one --sigma, which is added to all".to_string())),
+    }
 }
 
 /// Whether what was not given is tuned.

@@ -85,7 +85,7 @@ pub fn run(args: &InfluenceArgs, console: &Console) -> Result<(), Failure> {
     let influence = Influence::of(&laplace)?;
     let on_loss = match args.data.read_for_posterior(&laplace, console)? {
         Some(file) => {
-            file.check_against(&**laplace.model(), laplace.family().likelihood())?;
+            file.check_against(&**laplace.model(), laplace.family())?;
             Some(influence.on_loss(&laplace, &file.dataset).map_err(|error| file.locate(error))?)
         }
         None => None,

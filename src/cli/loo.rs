@@ -130,7 +130,7 @@ pub fn run(args: &LooArgs, console: &Console) -> Result<(), Failure> {
     };
     let held_out = args.held_out.read_for_posterior(&laplace, console)?;
     if let Some(data) = &held_out {
-        data.check_against(&**laplace.model(), laplace.family().likelihood())?;
+        data.check_against(&**laplace.model(), laplace.family())?;
     }
     let scored = score(args, &laplace, &args.posterior.posterior, console)?;
     if let Some(file) = &out {
@@ -249,7 +249,7 @@ fn score(args: &LooArgs, laplace: &Laplace, path: &Path, console: &Console) -> R
 /// Differences point by point need the same points.
 fn check_same_data(one: &Laplace, other: &Laplace, path: &Path) -> Result<(), Failure> {
     let targets =
-        |laplace: &Laplace| laplace.data().map(|data| laplace.schema().restore_mean(data.targets().view())).transpose();
+        |laplace: &Laplace| laplace.data().map(|data| laplace.schema().restore_targets(data.targets().view())).transpose();
     if let (Some(ours), Some(theirs)) = (targets(one)?, targets(other)?) {
         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * (1.0 + a.abs());
         if ours.dim() != theirs.dim() || !ours.iter().zip(&theirs).all(near) {

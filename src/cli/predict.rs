@@ -166,14 +166,17 @@ impl Job<'_> {
     fn predict(&self, batch: Batch<'_>) -> Result<Vec<u8>, Failure> {
         let lines = self.lines(batch.rows())?;
         let (first_row, range) = (batch.first_row, batch.rows());
-        let inputs = batch.inputs.into_owned();
+        let inputs = batch.inputs.to_owned();
         let located = |error: Error| match error {
             Error::NotFinite { what, row, column } => {
                 self.rows.locate(Error::NotFinite { what, row: first_row + row, column })
             }
             other => other,
         };
-        let prediction = self.laplace.predict(&inputs, self.method).map_err(located)?;
+        let mut prediction = self.laplace.predict(&inputs, self.method).map_err(located)?;
+        if batch.targets.ncols() > 0 {
+            prediction = prediction.with_known(batch.targets.view())?;
+        }
         let (latent, covariances, promised);
         let columns = if self.args.method.wants_latent() {
             latent = prediction

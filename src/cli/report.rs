@@ -96,7 +96,7 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
     let laplace = args.posterior.load(console)?;
     let data = args.data.read_for_posterior(&laplace, console)?;
     if let Some(data) = &data {
-        data.check_against(&**laplace.model(), laplace.family().likelihood())?;
+        data.check_against(&**laplace.model(), laplace.family())?;
     } else {
         console.note("no --data: the training data inside the posterior are scored, and the page says so");
     }

@@ -172,6 +172,7 @@ fn named_columns(data: &DataArgs, model: &Path, schema: Schema, new: NewColumns<
         )));
     }
     let schema = new.encode.agree_with(model, schema.with_likelihood(None))?;
+    let schema = new.known.add_to(model, schema)?;
     Ok(data.leave_out.add_to(schema))
 }
 

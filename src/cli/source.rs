@@ -90,7 +90,7 @@ impl Source {
     /// as they are read.)
     pub fn check_against(&self, model: &dyn Model, family: &Family) -> Result<(), Failure> {
         match self {
-            Source::Whole(file) => file.check_against(model, family.likelihood()),
+            Source::Whole(file) => file.check_against(model, family),
             Source::Streamed { rows, path } => data::check_columns(path, rows.schema(), model, family.likelihood()),
         }
     }

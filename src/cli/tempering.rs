@@ -56,7 +56,7 @@ impl TemperingArgs {
     ) -> Result<Option<TemperOptimum>, Failure> {
         let Some(path) = self.path() else { return Ok(None) };
         let held_out = data.read_other(path, laplace, console)?;
-        held_out.check_against(&**laplace.model(), laplace.family().likelihood())?;
+        held_out.check_against(&**laplace.model(), laplace.family())?;
         let options = TemperOptions::default();
         let progress = console.spinner("tuning the temperature on the held-out data");
         let optimum = laplace.temper_on(&held_out.dataset, &options, &progress)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use riemannian_laplace::internals::data::Standardization;
+use riemannian_laplace::internals::data::{Standardization, for_classes_of};
 use riemannian_laplace::internals::evaluate::{
     Committee, Outcome, Trained, default_procedure, expected_seconds, follow,
 };
@@ -15,7 +15,7 @@ use riemannian_laplace::{Activation, Architecture, Error, Family, Network, Stand
 
 use super::announce::announce;
 use super::arguments::{self, LikelihoodName};
-use super::columns::EncodeArgs;
+use super::columns::{EncodeArgs, KnownArgs};
 use super::committee::{self, CommitteeFolder};
 use super::console::Console;
 use super::data::{DataArgs, DataFile, NewColumns};
@@ -37,6 +37,8 @@ pub struct TrainArgs {
     data: DataArgs,
     #[command(flatten)]
     encode: EncodeArgs,
+    #[command(flatten)]
+    known: KnownArgs,
     /// The distribution of the targets
     #[arg(long, value_enum)]
     likelihood: LikelihoodName,
@@ -135,16 +137,19 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
         true => Destination::Committee(CommitteeFolder::at(&args.out)?),
         false => Destination::Network(OutputFile::at(&args.out, &[&args.data.data])?),
     };
-    let family = args.likelihood.family();
+    let family = args.known.check(&args.data.target, &args.likelihood.family())?;
     let new = NewColumns {
         encode: &args.encode,
+        known: &args.known,
         input_order: &[],
         likelihood: args.likelihood,
         n_classes: args.classes.map(|classes| classes as usize),
     };
     let mut data = args.data.read(new, console)?;
-    let n_outputs = count_outputs(args, &data)?;
-    data.check_targets(family.likelihood(), n_outputs)?;
+    let n_outputs = family.likelihood().outputs_for(count_outputs(args, &data)?);
+    let least = args.classes.map_or(0, |classes| classes as usize);
+    let family = for_classes_of(&family, &data.dataset, least).map_err(|error| data.locate(error))?;
+    data.check_targets(&family, n_outputs)?;
     if let Some(which) = args.standardize.which(args.likelihood) {
         data.dataset = data.dataset.standardized(which).map_err(Failure::about(&args.data.data))?;
         let what = if which == Standardize::Inputs { "the inputs are" } else { "inputs and targets are" };
@@ -220,7 +225,7 @@ impl TrainArgs {
             | Procedure::Adam { epochs, .. }
             | Procedure::Evidence { epochs, .. } => *epochs,
         };
-        let recipe = Recipe { seed: self.seed, procedure, prior_precision: None, sigma: None, folded: None };
+        let recipe = Recipe { seed: self.seed, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
         let progress = Stoppable::bar(console, "training", length);
         follow(&recipe, start, &data.dataset, family, &progress).map_err(|error| match error {
             Error::Cancelled => Failure::Stopped("interrupted: nothing is kept".to_string()),
@@ -292,11 +297,11 @@ fn loss(args: &TrainArgs, data: &DataFile, loss: f64) -> (f64, &'static str) {
 
 /// One output per target, two where its log variance is an output as well, or one per class.
 fn count_outputs(args: &TrainArgs, data: &DataFile) -> Result<usize, Failure> {
-    let targets = data.dataset.targets();
+    let targets = data.dataset.targets().column(0);
     match (args.likelihood.kind(), args.classes) {
         (TargetKind::Label, _) => {}
         (_, Some(_)) => return Err(Failure::Usage("--classes belongs to --likelihood categorical".to_string())),
-        (_, None) => return Ok(args.likelihood.family().likelihood().outputs_for(targets.ncols())),
+        (_, None) => return Ok(data.dataset.schema().targets().len()),
     }
     if let Some(classes) = args.classes {
         return Ok(classes as usize);

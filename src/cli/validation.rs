@@ -56,7 +56,7 @@ impl ValidationArgs {
     ) -> Result<Option<ValidationOptimum>, Failure> {
         let Some(path) = self.path() else { return Ok(None) };
         let held_out = data.read_other(path, laplace, console)?;
-        held_out.check_against(&**laplace.model(), laplace.family().likelihood())?;
+        held_out.check_against(&**laplace.model(), laplace.family())?;
         if prior == Free::Held
             && (sigma == Free::Held || laplace.family().sigma().is_none() && laplace.dispersions().is_empty())
         {

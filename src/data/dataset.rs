@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array2, ArrayView2, Axis};
 
 use super::{Scaling, Schema};
 use crate::error::{DataError, Error, Result, check_size};
-use crate::likelihood::Likelihood;
+use crate::likelihood::Family;
 use crate::linalg::first_not_finite;
 
 /// Inputs (one row per data point), the targets that belong to them, and the names of the columns.
@@ -59,7 +59,7 @@ impl Dataset {
     /// does not change them. Class names must cover the targets.
     pub fn with_schema(mut self, schema: Schema) -> Result<Self> {
         check_size("number of input names", self.inputs.ncols(), schema.inputs().len())?;
-        check_size("number of target names", self.targets.ncols(), schema.targets().len())?;
+        check_size("number of target names", self.targets.ncols(), schema.targets().len() + schema.known().len())?;
         for (target, column) in self.targets.columns().into_iter().enumerate() {
             let Some(classes) = schema.classes_of(target) else { continue };
             let greatest = column.iter().copied().fold(-1.0, f64::max);
@@ -90,7 +90,7 @@ impl Dataset {
         &self.inputs
     }
 
-    /// One row of targets per data point.
+    /// One row of targets per data point, and behind them the known values that the schema names: noise, trials, weights.
     pub fn targets(&self) -> &Array2<f64> {
         &self.targets
     }
@@ -106,8 +106,8 @@ impl Dataset {
     }
 
     /// Checks that a likelihood over P outputs can have produced the targets.
-    pub fn check_targets(&self, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<()> {
-        check_targets(&self.targets, likelihood, self.len(), n_outputs)
+    pub fn check_targets(&self, family: &Family, n_outputs: usize) -> Result<()> {
+        check_targets(self.targets.view(), family, self.len(), n_outputs)
     }
 
     /// The rows with the given indices, in that order. An index beyond the last row is an error.
@@ -153,18 +153,21 @@ impl Dataset {
     }
 }
 
-/// Checks that a likelihood can have produced targets for N points of P outputs.
-pub(crate) fn check_targets(
-    targets: &Array2<f64>,
-    likelihood: &dyn Likelihood,
+/// Checks that a family can have produced rows, targets with or without what is known besides, for N points of P outputs.
+pub(crate) fn check_targets<'a>(
+    rows: impl Into<ArrayView2<'a, f64>>,
+    family: &Family,
     n_points: usize,
     n_outputs: usize,
 ) -> Result<()> {
-    likelihood.check_outputs(n_outputs).map_err(Error::Outputs)?;
-    check_size("number of target rows", n_points, targets.nrows())?;
-    check_size("number of target columns", likelihood.n_targets(n_outputs), targets.ncols())?;
-    for (row, target) in targets.rows().into_iter().enumerate() {
-        likelihood.validate(&target.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
+    let rows = rows.into();
+    family.likelihood().check_outputs(n_outputs).map_err(Error::Outputs)?;
+    check_size("number of target rows", n_points, rows.nrows())?;
+    if !family.takes_width(rows.ncols(), n_outputs) {
+        check_size("number of target columns", family.row_width(n_outputs), rows.ncols())?;
+    }
+    for (row, values) in rows.rows().into_iter().enumerate() {
+        family.validate(&values.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
     }
     Ok(())
 }

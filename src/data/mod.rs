@@ -8,6 +8,7 @@
 mod batches;
 #[cfg(feature = "cli")]
 mod breaks;
+mod class_counts;
 mod dataset;
 #[cfg(feature = "cli")]
 mod encoder;
@@ -43,6 +44,7 @@ mod table;
 pub use crate::error::{ColumnProblem, ColumnProblemKind, DataError, Remedy, TableError};
 pub use batches::{Batch, BatchIterator, Batches, row_blocks, sum_over_blocks};
 pub(crate) use batches::{blocks_at_once, sum_over_blocks_at_once, sum_over_blocks_of};
+pub use class_counts::for_classes_of;
 pub(crate) use dataset::check_targets;
 pub use dataset::{Dataset, Standardize};
 pub use encoding::{Impute, Unknown};
@@ -50,7 +52,7 @@ pub use encoding::{Impute, Unknown};
 pub use options::{TableOptions, UNNAMED_COLUMN};
 pub use pieces::Pieces;
 pub use scaling::{Scaling, Standardization};
-pub use schema::{SCALING_KEY, SCHEMA_KEY, Schema, list_names};
+pub use schema::{KnownColumn, SCALING_KEY, SCHEMA_KEY, Schema, list_names};
 #[cfg(feature = "cli")]
 pub use stream::{CsvStream, JoinedRow, StreamColumns};
 #[cfg(feature = "cli")]

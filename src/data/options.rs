@@ -1,6 +1,6 @@
 //! What is read of a file, and how.
 
-use super::Schema;
+use super::{KnownColumn, Schema};
 use super::encoding::{Impute, InputColumn, TableReading, Unknown};
 use crate::error::Result;
 
@@ -30,6 +30,8 @@ pub struct TableOptions {
     pub input_order: Vec<String>,
     /// The number of classes, where it is known.
     pub n_classes: Option<usize>,
+    /// Columns that are neither inputs nor targets: noise, trials, weights.
+    pub known: Vec<KnownColumn>,
     /// The names of the classes in the order of the network's outputs (default: sorted).
     pub class_names: Vec<String>,
 }
@@ -37,14 +39,19 @@ pub struct TableOptions {
 impl TableOptions {
     /// These options for data with these targets that are seen for the first time.
     pub fn for_targets(&self, targets: &[String]) -> Self {
-        let mut options = self.clone();
-        if options.impute.is_some() {
-            options.required = Some(targets.to_vec());
-        }
+        let (mut options, columns) = (self.clone(), self.target_columns(targets));
         if !options.input_order.is_empty() {
-            options.only = Some(options.input_order.iter().chain(targets).cloned().collect());
+            options.only = Some(options.input_order.iter().chain(&columns).cloned().collect());
+        }
+        if options.impute.is_some() {
+            options.required = Some(columns);
         }
         options
+    }
+
+    /// Targets, and the columns of known values behind them.
+    pub(super) fn target_columns(&self, targets: &[String]) -> Vec<String> {
+        targets.iter().chain(self.known.iter().map(|column| &column.name)).cloned().collect()
     }
 
     /// These options for a file with the inputs of a schema and these of its targets: columns that are neither are unknown,

@@ -60,7 +60,8 @@ impl Profiled<'_> {
             return Err(self.missing(name));
         }
         let (mut columns, mut problems) = (Vec::new(), Vec::new());
-        for name in self.inputs(targets) {
+        let known_columns = self.options.known.iter().map(|column| &column.name);
+        for name in self.inputs(&self.options.target_columns(targets)) {
             let profile = find(&name)?;
             let column = self.recognise(&name, profile);
             // A column that is better left out is not worth filling in.
@@ -75,8 +76,12 @@ impl Profiled<'_> {
         for (name, profile) in targets.iter().zip(&target_profiles) {
             problems.extend(target_problem(name, profile, labels));
         }
+        for name in known_columns {
+            problems.extend(target_problem(name, find(name)?, Labels::Numbers));
+        }
         self.refuse(problems)?;
         let schema = Schema::encoded(columns, targets.to_vec())?.read_as(self.options);
+        let schema = schema.with_known(self.options.known.clone())?;
         match labels {
             Labels::Numbers => Ok(schema),
             Labels::Classes => self.with_classes(schema, &target_profiles),

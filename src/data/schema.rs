@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use ndarray::{Array2, Array3, ArrayView2, ArrayView3};
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3, Axis};
 use serde::{Deserialize, Serialize};
 
 use super::encoding::TableReading;
 use super::{Scaling, Standardization};
+use crate::likelihood::Known;
 use crate::error::{DataError, Error, Result, check_size, shown};
 
 /// The metadata key under which a model file keeps the names of its columns and classes, as JSON.
@@ -35,6 +36,9 @@ pub const SCALING_KEY: &str = "scaling";
 pub struct Schema {
     inputs: Vec<String>,
     targets: Vec<String>,
+    /// Columns that are neither inputs nor targets, behind the targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    known: Vec<KnownColumn>,
     #[serde(skip_serializing_if = "Option::is_none")]
     classes: Option<Classes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +46,16 @@ pub struct Schema {
     /// How files are read, unless every column is a number and none is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reading: Option<TableReading>,
+}
+
+/// A column of what is known of each row besides its targets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownColumn {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: Known,
 }
 
 /// The names of the classes that the labels denote.
@@ -61,6 +75,8 @@ struct Fields {
     inputs: Vec<String>,
     targets: Vec<String>,
     #[serde(default)]
+    known: Vec<KnownColumn>,
+    #[serde(default)]
     classes: Option<Classes>,
     #[serde(default)]
     scaling: Option<Scaling>,
@@ -72,7 +88,7 @@ impl TryFrom<Fields> for Schema {
     type Error = Error;
 
     fn try_from(fields: Fields) -> Result<Self> {
-        let mut schema = Self::new(fields.inputs, fields.targets)?;
+        let mut schema = Self::new(fields.inputs, fields.targets)?.with_known(fields.known)?;
         if let Some(reading) = fields.reading {
             schema = schema.with_reading(reading)?;
         }
@@ -92,7 +108,7 @@ impl Schema {
     /// Columns by name; no name may be empty or appear twice.
     pub fn new(inputs: Vec<String>, targets: Vec<String>) -> Result<Self> {
         check_names("column", inputs.iter().chain(&targets))?;
-        Ok(Self { inputs, targets, classes: None, scaling: None, reading: None })
+        Ok(Self { inputs, targets, known: Vec::new(), classes: None, scaling: None, reading: None })
     }
 
     /// Default names for unnamed columns: `x1`, `x2`, … and `y` (`y1`, `y2`, … if there are several targets).
@@ -102,15 +118,35 @@ impl Schema {
             _ => (1..=n_targets).map(|column| format!("y{column}")).collect(),
         };
         let inputs = (1..=n_inputs).map(|column| format!("x{column}")).collect();
-        Self { inputs, targets, classes: None, scaling: None, reading: None }
+        Self { inputs, targets, known: Vec::new(), classes: None, scaling: None, reading: None }
     }
 
     /// With other inputs.
     #[cfg(feature = "cli")]
     pub(super) fn with_inputs(mut self, inputs: Vec<String>) -> Result<Self> {
-        check_names("column", inputs.iter().chain(&self.targets))?;
+        check_names("column", inputs.iter().chain(&self.target_columns()))?;
         self.inputs = inputs;
         self.check_scaling()
+    }
+
+    /// With columns behind the targets: the noise of each target, or its number of trials, then weights.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use riemannian_laplace::internals::data::KnownColumn;
+    /// use riemannian_laplace::internals::likelihood::Known;
+    /// use riemannian_laplace::{Dataset, Schema};
+    ///
+    /// let weights = KnownColumn { name: "w".into(), kind: Known::Weight };
+    /// let schema = Schema::unnamed(1, 1).with_known(vec![weights])?;
+    /// let data = Dataset::new(array![[0.0], [1.0]], array![[0.1, 1.0], [0.9, 2.0]])?.with_schema(schema)?;
+    /// assert_eq!(data.schema().targets(), ["y"]);
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn with_known(mut self, known: Vec<KnownColumn>) -> Result<Self> {
+        self.known = known;
+        check_names("column", self.inputs.iter().chain(&self.target_columns()))?;
+        Ok(self)
     }
 
     /// With class names: a target of value c is the class with index c.
@@ -149,6 +185,27 @@ impl Schema {
         &self.targets
     }
 
+    /// The same for data that are scored, each row once: without weights.
+    pub fn without_weights(&self) -> Self {
+        let known = self.known.iter().filter(|column| column.kind != Known::Weight).cloned().collect();
+        Self { known, ..self.clone() }
+    }
+
+    /// The columns of known values, behind the targets.
+    pub fn known(&self) -> &[KnownColumn] {
+        &self.known
+    }
+
+    /// What these columns hold.
+    pub fn known_kinds(&self) -> Vec<Known> {
+        self.known.iter().map(|column| column.kind).collect()
+    }
+
+    /// The names of the targets and of the known values behind them.
+    pub fn target_columns(&self) -> Vec<String> {
+        self.targets.iter().chain(self.known.iter().map(|column| &column.name)).cloned().collect()
+    }
+
     /// The names of the (first) target's classes, if the labels are words.
     pub fn classes(&self) -> Option<&[String]> {
         self.classes_of(0)
@@ -157,15 +214,15 @@ impl Schema {
     /// The names of a target's classes, if the labels are words.
     pub fn classes_of(&self, target: usize) -> Option<&[String]> {
         match self.classes.as_ref()? {
-            Classes::Shared(names) => Some(names),
+            Classes::Shared(names) => (target < self.targets.len()).then_some(names),
             Classes::PerTarget(lists) => lists.get(target).map(Vec::as_slice),
         }
     }
 
     /// Whether both have the same targets, with the same classes and in the same units.
     pub(crate) fn has_targets_of(&self, other: &Self) -> bool {
-        (&self.targets, &self.classes, self.target_scaling())
-            == (&other.targets, &other.classes, other.target_scaling())
+        (&self.targets, &self.known, &self.classes, self.target_scaling())
+            == (&other.targets, &other.known, &other.classes, other.target_scaling())
     }
 
     /// How the columns were scaled, if they were.
@@ -182,13 +239,41 @@ impl Schema {
         }
     }
 
-    /// Targets in the network's units.
+    /// Targets in the network's units, with or without the known values behind them.
     pub fn scale_targets(&self, targets: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
-        check_size("number of target columns", self.targets.len(), targets.ncols())?;
-        match self.target_scaling() {
-            Some(scaling) => scaling.apply(targets),
-            None => Ok(targets.to_owned()),
+        self.in_other_units(targets, Standardization::apply, |noise, scale| noise / scale)
+    }
+
+    /// Targets by one rule, and the noise that is known of each by another.
+    fn in_other_units(
+        &self,
+        rows: ArrayView2<'_, f64>,
+        of_targets: impl Fn(&Standardization, ArrayView2<'_, f64>) -> Result<Array2<f64>>,
+        of_noise: impl Fn(f64, f64) -> f64,
+    ) -> Result<Array2<f64>> {
+        let n_targets = self.targets.len();
+        let has_known = !self.known.is_empty() && rows.ncols() == n_targets + self.known.len();
+        if !has_known {
+            check_size("number of target columns", n_targets, rows.ncols())?;
         }
+        let Some(scaling) = self.target_scaling() else { return Ok(rows.to_owned()) };
+        if !has_known {
+            return of_targets(scaling, rows);
+        }
+        let mut converted = rows.to_owned();
+        let observed = of_targets(scaling, rows.split_at(Axis(1), n_targets).0)?;
+        converted.view_mut().split_at(Axis(1), n_targets).0.assign(&observed);
+        let known = self.known.iter().zip(converted.columns_mut().into_iter().skip(n_targets));
+        let noise = known.filter(|(column, _)| column.kind == Known::Noise);
+        for ((_, mut values), scale) in noise.zip(scaling.scale()) {
+            values.mapv_inplace(|value| of_noise(value, *scale));
+        }
+        Ok(converted)
+    }
+
+    /// Targets, and the known values behind them, in the original units.
+    pub fn restore_targets(&self, rows: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
+        self.in_other_units(rows, Standardization::undo, |noise, scale| noise * scale)
     }
 
     /// Inputs in the original units.
@@ -200,7 +285,7 @@ impl Schema {
         }
     }
 
-    /// Targets, or the means of predictions, in the original units.
+    /// The means of predictions in the original units.
     pub fn restore_mean(&self, mean: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         match self.target_scaling() {
             Some(scaling) => scaling.undo(mean),

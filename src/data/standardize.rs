@@ -2,6 +2,7 @@
 
 use super::{Batches, Scaling, Standardization, Standardize, sum_over_blocks};
 use crate::error::Result;
+use crate::likelihood::Known;
 use crate::team::{Parts, Sums, pack_numbers, unpack_numbers};
 
 /// The rows that are read at a time.
@@ -13,34 +14,43 @@ impl Scaling {
     pub fn over(data: &dyn Batches, which: Standardize) -> Result<Self> {
         let (inputs, targets) = (data.schema().inputs().len(), data.schema().targets().len());
         let columns = inputs + targets;
-        let rows = |block: std::ops::Range<usize>, see: &mut dyn FnMut(usize, f64)| -> Result<()> {
+        // A row of weight w counts w times; a row of weight 0 is not there. Weights are the last of all columns.
+        let weights = data.schema().known().iter().position(|column| column.kind == Known::Weight);
+        let weights = weights.map(|place| targets + place);
+        let rows = |block: std::ops::Range<usize>, see: &mut dyn FnMut(usize, f64, f64)| -> Result<()> {
             for batch in data.batches(block, BATCH_ROWS)? {
                 let batch = batch?;
                 for (input, target) in batch.inputs.rows().into_iter().zip(batch.targets.rows()) {
-                    input.iter().chain(target).enumerate().for_each(|(column, value)| see(column, *value));
+                    let weight = weights.and_then(|place| target.get(place).copied()).unwrap_or(1.0);
+                    if weight > 0.0 {
+                        input.iter().chain(target).enumerate().for_each(|(column, value)| see(column, *value, weight));
+                    }
                 }
             }
             Ok(())
         };
-        let ranges = sum_over_blocks(data, &Ranges, |block| {
-            let mut ranges = vec![Column::default(); columns];
-            rows(block, &mut |column, value| {
-                if let Some(range) = ranges.get_mut(column) {
-                    range.see(value);
+        let mut ranges = sum_over_blocks(data, &Ranges, |block| {
+            let mut ranges = vec![Column::default(); columns + 1];
+            rows(block, &mut |column, value, weight| {
+                if let Some(range) = ranges.get_mut(column).filter(|_| column < columns) {
+                    range.see(value, weight);
+                }
+                if let Some(count) = ranges.last_mut().filter(|_| column == 0) {
+                    count.see(1.0, weight);
                 }
             })?;
             Ok(ranges)
         })?;
-        let n = data.n_rows() as f64;
+        let n = ranges.pop().map_or(0.0, |count| count.sum);
         // The mean of each column, and its greatest deviation: deviations are divided by it, so that no square leaves the
         // range of f64.
         let centre = |range: &Column| (range.mean(n), range.greatest_deviation(range.mean(n)));
         let centres: Vec<(f64, f64)> = ranges.iter().map(centre).collect();
         let squares = sum_over_blocks(data, &Sums, |block| {
             let mut squares = vec![0.0; columns];
-            rows(block, &mut |column, value| {
+            rows(block, &mut |column, value, weight| {
                 if let (Some(sum), Some((mean, greatest))) = (squares.get_mut(column), centres.get(column)) {
-                    *sum += ((value - mean) / greatest).powi(2);
+                    *sum += weight * ((value - mean) / greatest).powi(2);
                 }
             })?;
             Ok(squares)
@@ -76,8 +86,8 @@ impl Default for Column {
 }
 
 impl Column {
-    fn see(&mut self, value: f64) {
-        *self = Self { sum: self.sum + value, least: self.least.min(value), most: self.most.max(value) };
+    fn see(&mut self, value: f64, weight: f64) {
+        *self = Self { sum: self.sum + weight * value, least: self.least.min(value), most: self.most.max(value) };
     }
 
     fn is_constant(&self) -> bool {

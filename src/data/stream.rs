@@ -26,7 +26,7 @@ pub enum StreamColumns {
     Labels(Vec<String>),
     /// Those of a schema, by name, scaled as it says.
     Schema(Schema),
-    /// The inputs of a schema alone; there are no targets.
+    /// The inputs of a schema, without targets; known values of the rows take their place, where the file has them.
     Inputs(Schema),
 }
 
@@ -60,6 +60,8 @@ pub struct CsvStream {
     unknown: Vec<String>,
     schema: Schema,
     targets: Targets,
+    /// Columns of known values that are read without targets: of predictions at rows whose noise or trials are known.
+    known: Vec<String>,
     marks: Vec<Mark>,
     n_rows: usize,
     n_dropped: usize,
@@ -74,14 +76,17 @@ impl CsvStream {
         let file = TableFile::open(path)?;
         let columns = columns.with_fills(&file, options)?;
         let (known, targets, labels) = columns.parts();
-        let options = match known {
-            Some(schema) => options.for_schema(schema, targets),
-            None => options.for_targets(targets),
+        let (options, all_targets) = match known {
+            Some(schema) => {
+                let optional = columns.known_names();
+                (options.for_schema(schema, &[&targets[..], &optional].concat()), targets.clone())
+            }
+            None => (options.for_targets(&targets), options.target_columns(&targets)),
         };
         let mut table = OpenTable::open(&file, &options, |_, _, _| Ok(()))?;
         let (names, available) = (table.columns(), table.available());
-        require(path, &available, targets)?;
-        let wanted = if labels == Labels::Classes { targets } else { &[] };
+        require(path, &available, &all_targets)?;
+        let wanted = if labels == Labels::Classes { &targets[..] } else { &[] };
         let parts = scan(&mut table, &codes(&names, wanted, &options, known), &team)?;
         file.check()?;
         let Joined { marks, n_rows, n_dropped, profiles } = join(&parts, names.len())?;
@@ -93,15 +98,16 @@ impl CsvStream {
         let schema = match known {
             Some(schema) => {
                 require(path, &available, &schema.source_columns())?;
-                profiled.check(schema, targets)?;
+                profiled.check(schema, &targets)?;
                 schema.clone()
             }
-            None => profiled.schema(targets, labels)?,
+            None => profiled.schema(&targets, labels)?,
         };
+        let known = columns.known_among(&available);
         let targets = if matches!(columns, StreamColumns::Inputs(_)) { Targets::None } else { Targets::Read };
         let read: HashSet<String> = names.into_iter().collect();
         let unknown = available.into_iter().filter(|name| !read.contains(name)).collect();
-        Ok(Self { file, options, unknown, schema, targets, marks, n_rows, n_dropped, team })
+        Ok(Self { file, options, unknown, schema, targets, known, marks, n_rows, n_dropped, team })
     }
 
     /// The columns of the file that are neither read nor left out by name.
@@ -159,7 +165,7 @@ impl CsvStream {
 
     /// All rows, in memory.
     pub fn read_all(&self) -> Result<Dataset> {
-        let columns = (self.schema.inputs().len() + self.schema.targets().len()) as f64;
+        let columns = (self.schema.inputs().len() + self.schema.target_columns().len()) as f64;
         let advice = "leave the training data out of the posterior, or allow more memory";
         memory::check(&format!("keeping {}", self.file.path().display()), 3.0 * self.n_rows as f64 * columns, advice)?;
         let table = self.rows(0..self.n_rows, self.n_rows)?.table()?;
@@ -240,13 +246,14 @@ impl Rows<'_> {
 
     fn batch<'a>(&mut self) -> Result<Batch<'a>> {
         let first_row = self.next;
-        let (table, schema) = (self.table()?, &self.stream.schema);
+        let (table, schema, known) = (self.table()?, &self.stream.schema, &self.stream.known);
         let (inputs, targets) = match self.stream.targets {
             Targets::Read => table.dataset_for(schema)?.into_arrays(),
             Targets::None => {
                 let inputs = table.inputs_for(schema)?;
-                let none = Array2::zeros((inputs.nrows(), 0));
-                (inputs, none)
+                let columns: Vec<Vec<f64>> = known.iter().map(|name| table.column(name)).collect::<Result<_>>()?;
+                let known = Array2::from_shape_fn((inputs.nrows(), columns.len()), |(row, k)| columns[k][row]);
+                (inputs, known)
             }
         };
         Ok(Batch { first_row, inputs: inputs.into(), targets: targets.into() })
@@ -298,13 +305,29 @@ pub struct JoinedRow {
 
 impl StreamColumns {
     /// The schema, where it is known; the targets that are read; and whether these are classes.
-    fn parts(&self) -> (Option<&Schema>, &[String], Labels) {
+    fn parts(&self) -> (Option<&Schema>, Vec<String>, Labels) {
         match self {
-            StreamColumns::Targets(targets) => (None, targets, Labels::Numbers),
-            StreamColumns::Labels(targets) => (None, targets, Labels::Classes),
-            StreamColumns::Schema(schema) => (Some(schema), schema.targets(), Labels::Numbers),
-            StreamColumns::Inputs(schema) => (Some(schema), &[], Labels::Numbers),
+            StreamColumns::Targets(targets) => (None, targets.clone(), Labels::Numbers),
+            StreamColumns::Labels(targets) => (None, targets.clone(), Labels::Classes),
+            StreamColumns::Schema(schema) => (Some(schema), schema.target_columns(), Labels::Numbers),
+            StreamColumns::Inputs(schema) => (Some(schema), Vec::new(), Labels::Numbers),
         }
+    }
+
+    /// The names of known values other than weights of predictions.
+    fn known_names(&self) -> Vec<String> {
+        match self {
+            StreamColumns::Inputs(schema) => {
+                schema.without_weights().known().iter().map(|column| column.name.clone()).collect()
+            }
+            StreamColumns::Targets(_) | StreamColumns::Labels(_) | StreamColumns::Schema(_) => Vec::new(),
+        }
+    }
+
+    /// These, where the file has all of them.
+    fn known_among(&self, available: &[String]) -> Vec<String> {
+        let names = self.known_names();
+        if names.iter().all(|name| available.contains(name)) { names } else { Vec::new() }
     }
 
     /// What stands in the place of missing inputs follows from all rows, which are read into memory once.

@@ -16,7 +16,7 @@ use super::recognise::{Labels, Profiled, codes};
 use super::schema::list_names;
 use super::{Dataset, Schema, TableOptions};
 use crate::error::{Error, Result, TableError, shown};
-use crate::likelihood::Likelihood;
+use crate::likelihood::Family;
 use crate::memory::{self, Reservation};
 
 /// A CSV file: named columns, and cells that are finite numbers, words, or without a value.
@@ -119,15 +119,16 @@ impl Table {
     /// The inputs and targets that a schema names, in its order and in the network's units. Labels are looked up among
     /// the schema's classes, if it has any. (In the original units: [`Schema::without_scaling`].)
     pub fn dataset_for(&self, schema: &Schema) -> Result<Dataset> {
-        self.check_columns(schema, schema.targets())?;
-        let labels = self.labels(&self.find(&self.positions(), schema.targets())?, schema)?;
+        let columns = schema.target_columns();
+        self.check_columns(schema, &columns)?;
+        let labels = self.labels(&self.find(&self.positions(), &columns)?, schema)?;
         let inputs = schema.scale_inputs(self.inputs(schema)?.view())?;
         Dataset::new(inputs, schema.scale_targets(labels.view())?)?.with_schema(schema.clone())
     }
 
     /// Inputs and targets of data that are seen for the first time.
     fn new_dataset(&self, targets: &[String], labels: Labels) -> Result<Dataset> {
-        let positions = self.find(&self.positions(), targets)?;
+        let positions = self.find(&self.positions(), &self.options.target_columns(targets))?;
         let wanted = if labels == Labels::Classes { targets } else { &[] };
         let profiles = self.profiles(&codes(&self.columns, wanted, &self.options, None));
         let schema = self.profiled(&profiles).schema(targets, labels)?;
@@ -144,7 +145,8 @@ impl Table {
         let columns = schema.source_columns();
         let mut found = self.find(&positions, &columns)?;
         found.extend(self.find(&positions, targets)?);
-        let known: HashSet<&String> = columns.iter().chain(schema.targets()).collect();
+        let target_columns = schema.target_columns();
+        let known: HashSet<&String> = columns.iter().chain(&target_columns).collect();
         if let Some(name) = self.columns.iter().find(|name| !known.contains(name)) {
             return Err(Error::Table(TableError::UnknownColumn { path: self.path.clone(), column: name.clone() }));
         }
@@ -272,8 +274,8 @@ impl Table {
     }
 
     /// Checks the targets of a data set made from this table; the error names the line of the first invalid one.
-    pub fn check_targets(&self, data: &Dataset, likelihood: &dyn Likelihood, n_outputs: usize) -> Result<()> {
-        data.check_targets(likelihood, n_outputs).map_err(|error| self.locate(error))
+    pub fn check_targets(&self, data: &Dataset, family: &Family, n_outputs: usize) -> Result<()> {
+        data.check_targets(family, n_outputs).map_err(|error| self.locate(error))
     }
 
     fn positions(&self) -> HashMap<&str, usize> {

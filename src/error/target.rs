@@ -60,6 +60,16 @@ pub enum TargetError {
         /// Outputs of the network.
         found: usize,
     },
+    /// Another number of network outputs than the likelihood has a use for.
+    #[error("a {likelihood} likelihood takes {expected} network output, found {found}")]
+    Outputs {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// The number it takes.
+        expected: usize,
+        /// Outputs of the network.
+        found: usize,
+    },
     /// Noise levels for another number of outputs.
     #[error("{levels} noise levels for {outputs} network outputs; give one level, or one per output")]
     NoiseLevels {
@@ -112,5 +122,21 @@ pub enum NoiseError {
         expected: usize,
         /// How many were given.
         found: usize,
+    },
+    /// A column of known values that the likelihood cannot use.
+    #[error("a {likelihood} likelihood takes no column of {known} here")]
+    Known {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// What the column holds.
+        known: &'static str,
+    },
+    /// A likelihood that needs a column of known values.
+    #[error("a {likelihood} likelihood needs a column of {known} beside the target")]
+    Needs {
+        /// The likelihood's name.
+        likelihood: &'static str,
+        /// What the column would hold.
+        known: &'static str,
     },
 }

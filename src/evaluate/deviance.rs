@@ -3,7 +3,7 @@
 
 use ndarray::Array2;
 
-use crate::likelihood::{Family, TargetSummary};
+use crate::likelihood::{Family, RowLikelihood, TargetSummary};
 
 /// Deviances on the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -22,12 +22,13 @@ impl Deviances {
 
     /// Of outputs for targets; the constant is that of `training` targets.
     pub fn of(family: &Family, outputs: &Array2<f64>, targets: &Array2<f64>, training: &Array2<f64>) -> Self {
-        let constant = ConstantOutputs::of(family, training, outputs.ncols());
+        let constant = TargetSums::of(family, training, outputs.ncols()).constant(family, outputs.ncols());
         let mut sums = Self::default();
         for (output, target) in outputs.rows().into_iter().zip(targets.rows()) {
-            let target = target.to_vec();
-            sums.model += family.likelihood().deviance(&target, &output.to_vec());
-            sums.constant += family.likelihood().deviance(&target, &constant.0);
+            let row = target.to_vec();
+            let RowLikelihood { likelihood, target, .. } = family.of_row(&row, output.len());
+            sums.model += likelihood.deviance(target, &output.to_vec());
+            sums.constant += likelihood.deviance(target, &constant);
         }
         sums
     }
@@ -40,25 +41,50 @@ impl std::ops::AddAssign for Deviances {
     }
 }
 
-/// The outputs with the greatest likelihood among those that are the same at all points.
-pub(super) struct ConstantOutputs(pub Vec<f64>);
+/// Sums over targets, from which the outputs follow that are the same at all points and have the greatest likelihood.
+pub(super) struct TargetSums {
+    /// The number of rows, each as often as its weight says, and of its trials, where it has several.
+    pub n: f64,
+    /// The mean of each target.
+    pub means: Vec<f64>,
+    /// How many targets are of each class.
+    pub counts: Vec<f64>,
+}
 
-impl ConstantOutputs {
+impl TargetSums {
+    /// Of targets in memory.
     fn of(family: &Family, targets: &Array2<f64>, n_outputs: usize) -> Self {
-        let n = targets.nrows() as f64;
-        let means: Vec<f64> = targets.columns().into_iter().map(|column| column.sum() / n).collect();
-        let mut counts = vec![0.0; family.likelihood().n_means(n_outputs)];
-        for row in targets.rows() {
-            if let Some(count) = row.first().and_then(|label| counts.get_mut(*label as usize)) {
-                *count += 1.0;
-            }
-        }
-        Self::from_sums(family, n, (&means, &counts), n_outputs)
+        let mut sums = Self::none(family, n_outputs);
+        targets.rows().into_iter().for_each(|row| Self::add(&mut sums, family, &row.to_vec(), n_outputs));
+        Self::from_numbers(family, &sums, n_outputs)
     }
 
-    /// From the number of rows, the mean of each target and the rows of each class.
-    pub fn from_sums(family: &Family, n: f64, (means, counts): (&[f64], &[f64]), n_outputs: usize) -> Self {
-        let sums = TargetSummary { n, means, counts };
-        Self((0..n_outputs).map(|output| family.likelihood().constant_output(&sums, output)).collect())
+    /// The sums over no rows: the number, each target, each class.
+    pub fn none(family: &Family, n_outputs: usize) -> Vec<f64> {
+        vec![0.0; 1 + family.likelihood().n_targets(n_outputs) + family.likelihood().n_means(n_outputs)]
+    }
+
+    /// Adds a row.
+    pub fn add(sums: &mut [f64], family: &Family, row: &[f64], n_outputs: usize) {
+        let RowLikelihood { unweighted, target, weight, .. } = family.of_row(row, n_outputs);
+        let class = target.first().map_or(0, |label| *label as usize);
+        let values = std::iter::once(unweighted.trials()).chain(target.iter().copied());
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value);
+        if let Some(count) = sums.get_mut((1 + target.len()).saturating_add(class)) {
+            *count += weight;
+        }
+    }
+
+    /// From such sums.
+    pub fn from_numbers(family: &Family, sums: &[f64], n_outputs: usize) -> Self {
+        let (targets, counts) = sums.split_at(sums.len().min(1 + family.likelihood().n_targets(n_outputs)));
+        let n = targets.first().copied().unwrap_or(0.0);
+        Self { n, means: targets.iter().skip(1).map(|sum| sum / n).collect(), counts: counts.to_vec() }
+    }
+
+    /// These outputs.
+    pub fn constant(&self, family: &Family, n_outputs: usize) -> Vec<f64> {
+        let sums = TargetSummary { n: self.n, means: &self.means, counts: &self.counts };
+        (0..n_outputs).map(|output| family.likelihood().constant_output(&sums, output)).collect()
     }
 }

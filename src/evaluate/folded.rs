@@ -28,7 +28,7 @@ pub(super) fn scores_of_folds(networks: &[NearMode], folds: &[Fold]) -> Result<F
         let latent = linearized(&laplace, fold.held_out().inputs())?;
         let predictive = Predictive::Linearized { latent, link: Link::default() };
         let prediction = Prediction::new(near.family.clone(), predictive, None, laplace.schema())?;
-        let targets = laplace.schema().restore_mean(fold.held_out().targets().view())?;
+        let targets = laplace.schema().restore_targets(fold.held_out().targets().view())?;
         for kind in Score::of_family(&near.family) {
             let scores = prediction.conformal_scores(&targets, *kind)?;
             let rows = scores.rows().into_iter().map(|row| row.to_vec());

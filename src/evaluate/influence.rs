@@ -17,6 +17,7 @@ use ndarray::{Array2, ArrayView2, Axis};
 use crate::data::Dataset;
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
+use crate::likelihood::RowLikelihood;
 use crate::map::{Rows, Scratch, frozen_rows, identity_seeds};
 use crate::predict::linearized;
 
@@ -58,13 +59,14 @@ impl Influence {
         let data = laplace.data().ok_or(Error::NoTrainingData { what: "influence" })?;
         let latent = linearized(laplace, data.inputs())?;
         let (points, p) = latent.mean.dim();
-        let (likelihood, temperature) = (laplace.family().likelihood(), laplace.temperature());
+        let temperature = laplace.temperature();
         let (mut pull, mut without) = (Array2::zeros((points, p)), latent.mean.clone());
         let mut of_itself = Vec::with_capacity(points);
         let (mut score, mut whitening) = (vec![0.0; p], vec![0.0; p * p]);
         for n in 0..points {
-            let (outputs, target) = (latent.mean.row(n).to_vec(), data.targets().row(n).to_vec());
-            likelihood.gradient(&target, &outputs, &mut score);
+            let (outputs, row) = (latent.mean.row(n).to_vec(), data.targets().row(n).to_vec());
+            let RowLikelihood { likelihood, target, .. } = laplace.family().of_row(&row, p);
+            likelihood.gradient(target, &outputs, &mut score);
             likelihood.whitening(&outputs, &mut whitening);
             let root = Mat::from_fn(p, p, |i, j| whitening[i * p + j]);
             let covariance = Mat::from_fn(p, p, |i, j| latent.covariance[(n, i, j)]);
@@ -78,7 +80,7 @@ impl Influence {
                 without[(n, i)] -= moved[(i, 0)];
             }
             let own =
-                likelihood.log_density(&target, &outputs) - likelihood.log_density(&target, &without.row(n).to_vec());
+                likelihood.log_density(target, &outputs) - likelihood.log_density(target, &without.row(n).to_vec());
             if !own.is_finite() {
                 return Err(Error::NotFinite { what: "the influence", row: n, column: 0 });
             }
@@ -115,12 +117,14 @@ impl Influence {
         let schema = laplace.schema();
         let (inputs, targets) =
             (schema.scale_inputs(data.inputs().view())?, schema.scale_targets(data.targets().view())?);
-        data.check_targets(laplace.family().likelihood(), laplace.model().n_outputs())?;
+        data.check_targets(laplace.family(), laplace.model().n_outputs())?;
         let outputs = laplace.outputs(&inputs)?;
         let (points, p) = outputs.dim();
         let (mut weights, mut score) = (vec![0.0; points * p], vec![0.0; p]);
         for n in 0..points {
-            laplace.family().likelihood().gradient(&targets.row(n).to_vec(), &outputs.row(n).to_vec(), &mut score);
+            let row = targets.row(n).to_vec();
+            let RowLikelihood { likelihood, target, .. } = laplace.family().of_row(&row, p);
+            likelihood.gradient(target, &outputs.row(n).to_vec(), &mut score);
             score.iter().enumerate().for_each(|(k, score)| weights[k * points + n] = -score / points as f64);
         }
         let changes = self.along(laplace, &*jacobian(laplace, inputs.view())?, std::iter::once(weights))?;

@@ -245,7 +245,7 @@ impl NearMode {
     /// The log posterior with all data, under the fold's prior and noise.
     fn target(&self, data: &Dataset) -> Result<Target> {
         let map = self.network.bind(data.inputs().view())?;
-        Target::new(map, self.family.shared(), data.targets().view(), Prior::gaussian(self.prior.clone()))
+        Target::of_rows(map, &self.family, data.targets().view(), Prior::gaussian(self.prior.clone()))
     }
 }
 
@@ -457,8 +457,11 @@ fn held_out_noise(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset
     let of = |((row, output), target): ((usize, usize), &f64)| {
         (target - latent.mean[(row, output)]).powi(2) / (latent.covariance[(row, output, output)] + square)
     };
-    let misfits: Vec<f64> = held_out.targets().indexed_iter().map(of).collect();
-    Some(mean(&misfits) * square)
+    let (rows, p) = (held_out.targets().view(), latent.mean.ncols());
+    let weights = laplace.family().weights(rows, p);
+    let observed = laplace.family().observed(rows, p);
+    let misfits: f64 = observed.indexed_iter().map(|(at, target)| weights[at.0] * of((at, target))).sum();
+    Some(misfits / (weights.iter().sum::<f64>() * p as f64) * square)
 }
 
 /// Sets σ² without moving the mode: the prior precisions fall as it rises, and all variances of a prediction scale alike.
@@ -478,7 +481,11 @@ fn log_densities(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset)
     let shift = laplace.schema().log_density_shift();
     match densities.iter().position(|value| value.is_nan()) {
         Some(row) => Err(Error::NotFinite { what: "the log density of a held-out point", row, column: 0 }),
-        None => Ok(densities.iter().map(|value| value + shift).collect()),
+        None => {
+            let weights = laplace.family().weights(held_out.targets().view(), latent.mean.ncols());
+            let mean = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
+            Ok(densities.iter().zip(&weights).map(|(value, weight)| (value + shift) * (weight / mean)).collect())
+        }
     }
 }
 

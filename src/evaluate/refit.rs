@@ -96,7 +96,7 @@ pub fn refit(laplace: &Laplace, folds: usize, seed: u64, progress: &dyn Progress
         let outputs = posterior.outputs(test.inputs())?;
         deviances += Deviances::of(laplace.family(), &outputs, test.targets(), training.targets());
         let prediction = predict_glm(&posterior, &test)?;
-        let targets = laplace.schema().restore_mean(test.targets().view())?;
+        let targets = laplace.schema().restore_targets(test.targets().view())?;
         for (row, value) in held_out.iter().zip(prediction.log_densities(&targets)?) {
             pointwise[*row] = value;
         }

@@ -9,8 +9,8 @@ use super::deviance::Deviances;
 use super::prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, train_along_priors};
 use crate::data::Dataset;
 use crate::error::{InvalidTraining, Result};
-use crate::evidence::{ModeOptions, OnlineOptions, OnlineTraining, train_online};
-use crate::laplace::Laplace;
+use crate::evidence::{EvidenceOptions, Free, ModeOptions, OnlineOptions, OnlineTraining, train_online};
+use crate::laplace::{FitOptions, Laplace, PriorValues, Structure};
 use crate::likelihood::Family;
 use crate::map::{Group, Model};
 use crate::network::{
@@ -31,6 +31,8 @@ const STEPS: f64 = 10.0;
 const LAST_STEPS: f64 = 40.0;
 /// Ratios of the hidden layers' precision to the last one's that a default training tries.
 const RATIOS: [f64; 3] = [1.0, 30.0, 1000.0];
+/// Evaluations of the evidence for each parameter of a likelihood, on average.
+const DISPERSION_EVALUATIONS: f64 = 60.0;
 /// The part of the rows that early stopping holds out.
 pub const HELD_OUT_PARTS: usize = 6;
 
@@ -129,8 +131,48 @@ pub fn expected_seconds(procedure: &Procedure, architecture: &Architecture, rows
 
 /// Trains a network by a recipe, from the weights of `start`.
 ///
-/// Cancelled, Adam returns what there is (`interrupted`); a path along priors ends with an error.
+/// Where the likelihood has parameters of its own (thresholds, a degree of freedom, a dispersion), the evidence at the first
+/// network finds them, and a second training is under what was found. Cancelled, Adam returns what there is (`interrupted`); a
+/// path along priors ends with an error.
 pub fn follow(
+    recipe: &Recipe,
+    start: &Network,
+    data: &Dataset,
+    family: &Family,
+    progress: &dyn Progress,
+) -> Result<Trained> {
+    let family = &family.with_known(&data.schema().known_kinds())?;
+    let first = follow_once(recipe, start, data, family, progress)?;
+    if family.likelihood().dispersions().is_empty() || first.interrupted {
+        return Ok(first);
+    }
+    let found = dispersions_at(&first, data, family, progress)?;
+    let mut second = follow_once(recipe, start, data, &family.with_dispersions(&found)?, progress)?;
+    second.recipe.dispersions = Some(found);
+    Ok(second)
+}
+
+/// The parameters of the likelihood with the greatest evidence at a network: of the exact posterior, or of a diagonal one where
+/// that would take longer than the training.
+fn dispersions_at(
+    trained: &Trained,
+    data: &Dataset,
+    family: &Family,
+    progress: &dyn Progress,
+) -> Result<Vec<f64>> {
+    let values = |family: &Family| family.likelihood().dispersions().iter().map(|one| one.value).collect();
+    let evaluations = DISPERSION_EVALUATIONS * family.likelihood().dispersions().len() as f64;
+    let is_cheap = evaluations * step_work(trained.network.architecture(), data.len() as f64) < MOST_WORK;
+    let structure = if is_cheap { Structure::Auto } else { Structure::Diagonal };
+    let precisions = trained.recipe.prior_precision.clone().unwrap_or_else(|| typical_precisions(&trained.network));
+    let options = FitOptions { prior_precision: PriorValues::from(precisions), structure, ..Default::default() };
+    let mut laplace = Laplace::fit(trained.network.clone(), data.clone(), family.clone(), &options)?;
+    let tuning = EvidenceOptions { prior: Free::Held, ..EvidenceOptions::for_posterior(&laplace) };
+    laplace.optimize_watched(&tuning, progress)?;
+    Ok(values(laplace.family()))
+}
+
+fn follow_once(
     recipe: &Recipe,
     start: &Network,
     data: &Dataset,
@@ -262,7 +304,7 @@ pub fn linear_model(
     progress: &dyn Progress,
 ) -> Result<Trained> {
     let (architecture, procedure) = linear_plan(sizes, data.len())?;
-    let recipe = Recipe { seed, procedure, prior_precision: None, sigma: None, folded: None };
+    let recipe = Recipe { seed, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
     follow(&recipe, &Network::random(architecture, seed), data, family, progress)
 }
 

@@ -114,6 +114,14 @@ impl Scores {
     }
 }
 
+/// −Σ w log p(y | x)/Σ w over rows with weights w, 1 unless they have others.
+pub(super) fn mean_nll(prediction: &Prediction, rows: &Array2<f64>) -> Result<f64> {
+    let weights = prediction.family().weights(rows.view(), prediction.n_outputs());
+    let total: f64 = weights.iter().sum();
+    let sum: f64 = prediction.log_densities(rows)?.iter().zip(&weights).map(|(log, weight)| weight * log).sum();
+    Ok(-sum / total)
+}
+
 /// The probability of the most probable class, and whether it came true, at each point (and output, of 0/1 targets). Targets
 /// must have been checked.
 pub(crate) fn confidences(prediction: &Prediction, targets: &Array2<f64>) -> (Vec<f64>, Vec<bool>) {

@@ -95,12 +95,14 @@ impl Tally {
 
     /// Of a prediction at some points.
     pub fn of(prediction: &Prediction, targets: &Array2<f64>, detail: Detail) -> Result<Self> {
-        let log_densities = prediction.log_densities(targets)?;
+        let family = prediction.family();
+        check_targets(targets, family, prediction.mean.nrows(), prediction.n_outputs())?;
         if targets.nrows() == 0 {
             return Err(Error::NoRows { what: "the test data".to_string() });
         }
-        let family = prediction.family();
-        check_targets(targets, family.likelihood(), prediction.mean.nrows(), prediction.n_outputs())?;
+        let (here, observed) = prediction.beside(targets)?;
+        let (prediction, targets) = (&*here, &observed.to_owned());
+        let log_densities = prediction.log_densities(targets)?;
         let mut tally = Self::none(family, detail);
         tally.points = targets.nrows() as f64;
         tally.targets = targets.len() as f64;

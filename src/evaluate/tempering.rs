@@ -7,6 +7,7 @@
 
 use ndarray::Array2;
 
+use super::scores::mean_nll;
 use crate::data::Dataset;
 use crate::error::{AtBound, Error, Result};
 use crate::laplace::Laplace;
@@ -121,5 +122,5 @@ pub fn temper_on(
 fn nll(laplace: &Laplace, held_out: &Dataset, method: &Method) -> Result<f64> {
     let inputs: &Array2<f64> = held_out.inputs();
     let prediction = predict(laplace, inputs, method, &())?;
-    Ok(-prediction.log_densities(held_out.targets())?.sum() / held_out.len() as f64)
+    mean_nll(&prediction, held_out.targets())
 }

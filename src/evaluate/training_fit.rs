@@ -19,11 +19,11 @@
 
 use faer::Mat;
 
-use super::deviance::ConstantOutputs;
+use super::deviance::TargetSums;
 use crate::data::{Batch, Batches, sum_over_blocks, sum_over_blocks_at_once};
 use crate::error::{Error, Result};
 use crate::laplace::{Laplace, Structure};
-use crate::likelihood::{Family, TargetKind};
+use crate::likelihood::{RowLikelihood, TargetKind, likelihood_of};
 use crate::map::{Evaluator, Jet, frozen_rows, identity_seeds};
 use crate::prior::{Prior, PriorPrecision};
 use crate::target::Target;
@@ -90,9 +90,9 @@ impl TrainingFit {
 
     /// Computes it from a posterior and the data that it was fitted to, in two passes over them.
     pub fn over(laplace: &Laplace, data: &dyn Batches) -> Result<Self> {
-        let targets = TargetSums::over(laplace, data)?;
+        let targets = target_sums(laplace, data)?;
         let sums = FitSums::over(laplace, data, &targets)?;
-        let (deviance, of_constant) = match sums.bounded == targets.n {
+        let (deviance, of_constant) = match sums.unbounded == 0.0 {
             // Where a density has no greatest value, as with outputs that are variances, the means are judged, in units of the
             // targets' variances.
             false => {
@@ -159,7 +159,7 @@ fn has_output_biases(laplace: &Laplace, data: &dyn Batches) -> Result<bool> {
 
 /// sᵀGs with the exact G = A + Σₙ JₙᵀHₙJₙ/T at θ̂.
 fn curvature_along(laplace: &Laplace, data: &dyn Batches, step: &[f64]) -> Result<f64> {
-    let (model, likelihood) = (laplace.model(), laplace.family().likelihood());
+    let model = laplace.model();
     let (theta, p) = (model.parameters(), model.n_outputs());
     let rows = ((BATCH_NUMBERS / model.numbers_per_point(1).max(1.0)) as usize).max(1);
     let team = data.team().cloned().unwrap_or_default();
@@ -167,13 +167,15 @@ fn curvature_along(laplace: &Laplace, data: &dyn Batches, step: &[f64]) -> Resul
     let sums = sum_over_blocks_at_once(&team, data, &Sums, numbers, |block| {
         let (mut sum, mut whitening) = (0.0, vec![0.0; p * p]);
         for batch in data.batches(block, rows)? {
-            let map = model.bind(batch?.inputs.view())?;
+            let batch = batch?;
+            let (likelihood, _) = laplace.family().of_rows(batch.targets.view(), p);
+            let map = model.bind(batch.inputs.view())?;
             let n = map.n_points();
             let mut jet = Jet::new(n, p);
             Evaluator::new(&map, 1).jet(theta, step, &mut jet);
             for point in 0..n {
                 let of_point = |values: &[f64]| (0..p).map(|output| values[output * n + point]).collect::<Vec<f64>>();
-                likelihood.whitening(&of_point(&jet.outputs), &mut whitening);
+                likelihood_of(&*likelihood, point).whitening(&of_point(&jet.outputs), &mut whitening);
                 let first = of_point(&jet.first);
                 let whitened = |k: usize| (0..p).map(|i| whitening[i * p + k] * first[i]).sum::<f64>();
                 sum += (0..p).map(|k| whitened(k).powi(2)).sum::<f64>();
@@ -185,40 +187,16 @@ fn curvature_along(laplace: &Laplace, data: &dyn Batches, step: &[f64]) -> Resul
 }
 
 /// Sums over the targets alone.
-struct TargetSums {
-    n: f64,
-    /// The mean of each target.
-    means: Vec<f64>,
-    /// How many targets are of each class, for a categorical likelihood.
-    counts: Vec<f64>,
-}
-
-impl TargetSums {
-    fn over(laplace: &Laplace, data: &dyn Batches) -> Result<Self> {
-        let likelihood = laplace.family().likelihood();
-        let (columns, classes) = (data.schema().targets().len(), likelihood.n_means(laplace.model().n_outputs()));
-        let sums = sum_over_blocks(data, &Sums, |block| {
-            let mut sums = vec![0.0; columns + classes];
-            for batch in data.batches(block, BATCH_ROWS)? {
-                for target in batch?.targets.rows() {
-                    target.iter().zip(&mut sums).for_each(|(value, sum)| *sum += value);
-                    let class = target.first().map_or(0, |label| *label as usize);
-                    if let Some(count) = sums.get_mut(columns.saturating_add(class)) {
-                        *count += 1.0;
-                    }
-                }
-            }
-            Ok(sums)
-        })?;
-        let n = data.n_rows() as f64;
-        let (means, counts) = sums.split_at(columns.min(sums.len()));
-        Ok(Self { n, means: means.iter().map(|sum| sum / n).collect(), counts: counts.to_vec() })
-    }
-
-    /// The outputs with the greatest likelihood among those that are the same at all points.
-    fn constant(&self, family: &Family, n_outputs: usize) -> Vec<f64> {
-        ConstantOutputs::from_sums(family, self.n, (&self.means, &self.counts), n_outputs).0
-    }
+fn target_sums(laplace: &Laplace, data: &dyn Batches) -> Result<TargetSums> {
+    let (family, p) = (laplace.family(), laplace.model().n_outputs());
+    let sums = sum_over_blocks(data, &Sums, |block| {
+        let mut sums = TargetSums::none(family, p);
+        for batch in data.batches(block, BATCH_ROWS)? {
+            batch?.targets.rows().into_iter().for_each(|row| TargetSums::add(&mut sums, family, &row.to_vec(), p));
+        }
+        Ok(sums)
+    })?;
+    Ok(TargetSums::from_numbers(family, &sums, p))
 }
 
 /// Sums over outputs and targets.
@@ -236,8 +214,8 @@ struct FitSums {
     of_constant: f64,
     /// Targets that are the most probable class, or on the right side.
     right: f64,
-    /// Rows whose density has a greatest value.
-    bounded: f64,
+    /// Rows whose density has no greatest value.
+    unbounded: f64,
 }
 
 impl FitSums {
@@ -258,7 +236,7 @@ impl FitSums {
                 deviance: 0.0,
                 of_constant: 0.0,
                 right: 0.0,
-                bounded: 0.0,
+                unbounded: 0.0,
             };
             for batch in data.batches(block, rows)? {
                 sums.add(laplace, &batch?, &targets.means, &constant)?;
@@ -271,18 +249,18 @@ impl FitSums {
     /// Adds a batch.
     fn add(&mut self, laplace: &Laplace, batch: &Batch<'_>, means: &[f64], constant: &[f64]) -> Result<()> {
         let (model, family) = (laplace.model(), laplace.family());
-        let (likelihood, theta) = (family.likelihood(), model.parameters());
+        let theta = model.parameters();
         let flat = Prior::gaussian(PriorPrecision::improper(theta.len()));
         let map = model.bind(batch.inputs.view())?;
         let (points, p) = (map.n_points(), map.n_outputs());
-        let target = Target::new(map, family.shared(), batch.targets.view(), flat)?;
+        let target = Target::of_rows(map, family, batch.targets.view(), flat)?;
         let mut evaluator = target.evaluator();
         let mut gradient = vec![0.0; theta.len()];
         evaluator.move_to(theta);
         evaluator.pull_back_gradient(theta, &mut gradient);
         add(&mut self.gradient, &gradient);
-        let (mut output, mut score, mut mean) = (vec![0.0; p], vec![0.0; p], vec![0.0; likelihood.n_means(p)]);
-        for (point, target) in batch.targets.rows().into_iter().enumerate() {
+        let (mut output, mut score, mut mean) = (vec![0.0; p], vec![0.0; p], vec![0.0; family.likelihood().n_means(p)]);
+        for (point, row) in batch.targets.rows().into_iter().enumerate() {
             for (column, value) in output.iter_mut().enumerate() {
                 *value = evaluator.outputs()[column * points + point];
                 if !value.is_finite() {
@@ -290,26 +268,29 @@ impl FitSums {
                     return Err(Error::NotFinite { what: "the network's output", row, column });
                 }
             }
-            let target = target.to_vec();
-            likelihood.gradient(&target, &output, &mut score);
+            let row = row.to_vec();
+            let RowLikelihood { likelihood, unweighted, target, weight } = family.of_row(&row, p);
+            likelihood.gradient(target, &output, &mut score);
             add(&mut self.scores, &score);
-            add(&mut self.squared_scores, &score.iter().map(|score| score * score).collect::<Vec<_>>());
-            let squares = |centre: &[f64]| target.iter().zip(centre).map(|(y, c)| (y - c).powi(2)).collect::<Vec<_>>();
-            likelihood.mean(&output, &mut mean);
+            // Of w copies of the row.
+            let squared = |score: &f64| if weight > 0.0 { score * score / weight } else { 0.0 };
+            add(&mut self.squared_scores, &score.iter().map(squared).collect::<Vec<_>>());
+            let squares = |centre: &[f64]| target.iter().zip(centre).map(|(y, c)| weight * (y - c).powi(2)).collect::<Vec<_>>();
+            unweighted.mean(&output, &mut mean);
             add(&mut self.errors, &squares(&mean));
             add(&mut self.spread, &squares(means));
-            let largest = likelihood.largest_log_density(&target);
-            self.bounded += f64::from(u8::from(largest.is_some()));
+            let largest = likelihood.largest_log_density(target);
+            self.unbounded += f64::from(u8::from(largest.is_none()));
             let best = largest.unwrap_or(0.0);
-            self.deviance += 2.0 * (best - likelihood.log_density(&target, &output));
-            self.of_constant += 2.0 * (best - likelihood.log_density(&target, constant));
-            self.right += right(likelihood.kind(), &mean, &target);
+            self.deviance += 2.0 * (best - likelihood.log_density(target, &output));
+            self.of_constant += 2.0 * (best - likelihood.log_density(target, constant));
+            self.right += right(likelihood.kind(), &mean, target);
         }
         Ok(())
     }
 
     fn into_numbers(self) -> Vec<f64> {
-        let last = vec![self.deviance, self.of_constant, self.right, self.bounded];
+        let last = vec![self.deviance, self.of_constant, self.right, self.unbounded];
         [self.gradient, self.scores, self.squared_scores, self.errors, self.spread, last].concat()
     }
 
@@ -318,8 +299,8 @@ impl FitSums {
         let mut take = |count: usize| rest.by_ref().take(count).collect::<Vec<f64>>();
         let (gradient, scores, squared_scores, errors, spread) = (take(d), take(p), take(p), take(k), take(k));
         let mut one = || take(1).first().copied().unwrap_or(0.0);
-        let (deviance, of_constant, right, bounded) = (one(), one(), one(), one());
-        Self { gradient, scores, squared_scores, errors, spread, deviance, of_constant, right, bounded }
+        let (deviance, of_constant, right, unbounded) = (one(), one(), one(), one());
+        Self { gradient, scores, squared_scores, errors, spread, deviance, of_constant, right, unbounded }
     }
 }
 

@@ -4,12 +4,15 @@
 //! A grid over log α finds the region, golden sections refine it. Every structure of the posterior takes part: an
 //! evaluation factors its curvature again and predicts at the held-out points.
 
-use ndarray::ArrayView1;
+use ndarray::{Array1, ArrayView1};
+
+use super::scores::mean_nll;
 
 use crate::data::{Dataset, check_targets};
 use crate::error::{AtBound, Error, Result};
 use crate::evidence::{Free, Hyperparameters};
 use crate::laplace::{Laplace, PriorValues};
+use crate::likelihood::Dispersion;
 use crate::optimize::golden_section;
 use crate::predict::{Link, Method, linearized, predict};
 use crate::progress::Progress;
@@ -68,6 +71,8 @@ impl ValidationOptimum {
 
 /// How far around its start σ is searched, as a factor either way.
 const SIGMA_REACH: f64 = 20.0;
+/// The places where a parameter is looked for that is off.
+const OFF_GRID: usize = 12;
 /// Rounds over all hyperparameters at most.
 const MOST_ROUNDS: usize = 6;
 
@@ -195,7 +200,7 @@ impl Search<'_> {
             return Ok(Point { alpha, sigma, nll: f64::INFINITY });
         }
         let prediction = predict(&self.laplace, self.held_out.inputs(), &Method::Glm(self.link), &())?;
-        let nll = -prediction.log_densities(self.held_out.targets())?.sum() / self.held_out.len() as f64;
+        let nll = mean_nll(&prediction, self.held_out.targets())?;
         self.progress.step(self.evaluations, nll);
         Ok(Point { alpha, sigma, nll: if nll.is_nan() { f64::INFINITY } else { nll } })
     }
@@ -211,9 +216,10 @@ impl Search<'_> {
         // The log density at the mean is that of the determinant alone; the difference is half the squared error.
         let at_mean = latent.log_densities(family, self.link, &latent.mean)?;
         let observed = latent.log_densities(family, self.link, &targets)?;
-        let (count, width) = (self.held_out.len() as f64, targets.ncols() as f64);
-        let square = (2.0 * (&at_mean - &observed).sum() / (count * width)).max(f64::MIN_POSITIVE);
-        let nll = -at_mean.sum() / count + 0.5 * width * (square.ln() + 1.0) - schema.log_density_shift();
+        let weights = Array1::from(family.weights(targets.view(), latent.mean.ncols()));
+        let (count, width) = (weights.sum(), latent.mean.ncols() as f64);
+        let square = (2.0 * ((&at_mean - &observed) * &weights).sum() / (count * width)).max(f64::MIN_POSITIVE);
+        let nll = -(&at_mean * &weights).sum() / count + 0.5 * width * (square.ln() + 1.0) - schema.log_density_shift();
         self.progress.step(self.evaluations, nll);
         let factor = square.sqrt();
         let sigma = sigma.iter().map(|level| factor * level).collect();
@@ -226,11 +232,13 @@ impl Search<'_> {
         let (laplace, schema) = (&self.laplace, self.laplace.schema());
         let outputs = laplace.outputs(&schema.scale_inputs(self.held_out.inputs().view())?)?;
         let targets = schema.scale_targets(self.held_out.targets().view())?;
-        check_targets(&targets, laplace.family().likelihood(), outputs.nrows(), outputs.ncols())?;
+        check_targets(&targets, laplace.family(), outputs.nrows(), outputs.ncols())?;
         let (mut family, mut sigma) = (laplace.family().clone(), Vec::new());
         if tuned {
-            let errors = &outputs - &targets;
-            let mean_square = |output: usize| errors.column(output).mapv(|e| e * e).mean().unwrap_or(0.0);
+            let errors = &outputs - &family.observed(targets.view(), outputs.ncols());
+            let weights = Array1::from(family.weights(targets.view(), outputs.ncols()));
+            let mean_square =
+                |output: usize| (errors.column(output).mapv(|e| e * e) * &weights).sum() / weights.sum();
             let squares: Vec<f64> = (0..errors.ncols()).map(mean_square).collect();
             let levels = match laplace.family().sigma() {
                 Some([_]) => vec![squares.iter().sum::<f64>() / squares.len() as f64],
@@ -242,9 +250,12 @@ impl Search<'_> {
         }
         let pairs = outputs.rows().into_iter().zip(targets.rows());
         let log_density = |(f, y): (ArrayView1<'_, f64>, ArrayView1<'_, f64>)| {
-            family.likelihood().log_density(&y.to_vec(), &f.to_vec())
+            let y = y.to_vec();
+            let row = family.of_row(&y, f.len());
+            row.likelihood.log_density(row.target, &f.to_vec())
         };
-        let mean = pairs.map(log_density).sum::<f64>() / self.held_out.len() as f64;
+        let count: f64 = family.weights(targets.view(), outputs.ncols()).iter().sum();
+        let mean = pairs.map(log_density).sum::<f64>() / count;
         Ok((-mean - schema.log_density_shift(), sigma))
     }
 
@@ -282,10 +293,9 @@ impl Search<'_> {
         for round in 0..MOST_ROUNDS {
             let before = best.nll;
             for k in 0..parameters.len() {
-                let reach = SIGMA_REACH.ln() / 4f64.powi(round as i32);
-                let (centre, (low, high)) = (parameters[k].free(), parameters[k].free_bounds());
-                let ends = ((centre - reach).max(low), (centre + reach).min(high));
-                golden_section(ends, options.tolerance, |free| {
+                let mut reach = SIGMA_REACH.ln() / 4f64.powi(round as i32);
+                let (low, high) = parameters[k].free_bounds();
+                let mut at = |free: f64, parameters: &mut Vec<Dispersion>| {
                     let mut moved = parameters.clone();
                     moved[k].value = moved[k].at(free);
                     let values: Vec<f64> = moved.iter().map(|parameter| parameter.value).collect();
@@ -293,10 +303,20 @@ impl Search<'_> {
                     let point = self.evaluate(best.alpha, best.sigma.clone())?;
                     let nll = point.nll;
                     if nll < best.nll {
-                        (*best, parameters, kept) = (point, moved, self.laplace.clone());
+                        (*best, *parameters, kept) = (point, moved, self.laplace.clone());
                     }
                     Ok::<f64, Error>(nll)
-                })?;
+                };
+                if round == 0 && parameters[k].free() <= low {
+                    let grid = parameters[k].grid(reach, OFF_GRID);
+                    reach = grid[1] - grid[0];
+                    for free in grid {
+                        at(free, &mut parameters)?;
+                    }
+                }
+                let centre = parameters[k].free();
+                let ends = ((centre - reach).max(low), (centre + reach).min(high));
+                golden_section(ends, options.tolerance, |free| at(free, &mut parameters))?;
                 self.laplace = kept.clone();
             }
             if let Some(alpha) = best.alpha {

@@ -167,7 +167,7 @@ fn tuned_noise(laplace: &Laplace, options: &ModeOptions) -> Option<TunedNoise> {
         return None;
     };
     let errors = laplace.goodness().squared_errors();
-    let values = (laplace.n_data() * errors.len()) as f64;
+    let values = laplace.goodness().weight() * errors.len() as f64;
     // γ < NP, but may come near it by rounding.
     let free = (values - laplace.effective_parameters()).max(1e-3 * values);
     Some(TunedNoise { old: *old, new: (errors.iter().sum::<f64>() / free).sqrt() })

@@ -59,7 +59,7 @@ impl EvidenceOptions {
 /// The root mean square of the residuals of a posterior with noise, in the units of the model; none where it is zero.
 fn residual_size(laplace: &Laplace) -> Option<f64> {
     let errors = laplace.goodness().squared_errors();
-    let count = (laplace.n_data() * errors.len()) as f64;
+    let count = laplace.goodness().weight() * errors.len() as f64;
     let size = errors.iter().map(|error| error / count).sum::<f64>().sqrt();
     size.is_normal().then_some(size)
 }
@@ -162,6 +162,7 @@ fn tune_dispersions(laplace: &Laplace, options: &EvidenceOptions, progress: &dyn
         for k in 0..parameters.len() {
             let mut reach = DISPERSION_REACH / 4f64.powi(round as i32);
             let (low, high) = parameters[k].free_bounds();
+
             let mut at = |free: f64, parameters: &mut Vec<Dispersion>| -> Result<f64> {
                 let mut moved = parameters.clone();
                 moved[k].value = moved[k].at(free);
@@ -172,11 +173,11 @@ fn tune_dispersions(laplace: &Laplace, options: &EvidenceOptions, progress: &dyn
                 Ok(value)
             };
             if round == 0 {
-                let (centre, step) = (parameters[k].free(), 2.0 * reach / (DISPERSION_GRID - 1) as f64);
-                for index in 0..DISPERSION_GRID {
-                    at((centre - reach + step * index as f64).clamp(low, high), &mut parameters)?;
+                let grid = parameters[k].grid(reach, DISPERSION_GRID);
+                reach = (grid[1] - grid[0]).max(2.0 * reach / (DISPERSION_GRID - 1) as f64);
+                for free in grid {
+                    at(free, &mut parameters)?;
                 }
-                reach = step;
             }
             let centre = parameters[k].free();
             let ends = ((centre - reach).max(low), (centre + reach).min(high));
@@ -343,9 +344,9 @@ impl<'a> Problem<'a> {
         let precision: Vec<f64> = alpha.iter().map(|value| value.exp()).collect();
         let noise: Vec<f64> =
             if sigma.is_empty() { vec![1.0] } else { sigma.iter().map(|value| value.exp()).collect() };
-        let (n_data, temperature) = (self.laplace.n_data(), self.laplace.temperature());
+        let (weight, temperature) = (self.laplace.goodness().weight(), self.laplace.temperature());
         let value = 0.5 * (ratio.value + dot(&precision, &self.scatter) + self.constant)
-            - self.laplace.goodness().log_likelihood(n_data, &noise) / temperature;
+            - self.laplace.goodness().log_likelihood(&noise) / temperature;
         let mut free = gradient.iter_mut();
         if self.tune_alpha {
             for (l, slot) in free.by_ref().take(alpha.len()).enumerate() {
@@ -357,11 +358,11 @@ impl<'a> Problem<'a> {
             let power = f64::from(self.laplace.problem().sigma_power());
             for (p, slot) in free.enumerate() {
                 let (count, error) = if sigma.len() == 1 {
-                    (n_data * errors.len(), errors.iter().sum::<f64>())
+                    (weight * errors.len() as f64, errors.iter().sum::<f64>())
                 } else {
-                    (n_data, errors[p])
+                    (weight, errors[p])
                 };
-                *slot = (count as f64 - error / noise[p].powi(2)) / temperature + 0.5 * power * ratio.by_log_sigma[p];
+                *slot = (count - error / noise[p].powi(2)) / temperature + 0.5 * power * ratio.by_log_sigma[p];
             }
         }
         value

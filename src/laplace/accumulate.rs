@@ -10,7 +10,7 @@ use super::share::BlockSums;
 use super::structure::{Curvature, Structure};
 use crate::data::{Batch, Batches, sum_over_blocks_at_once, sum_over_blocks_of};
 use crate::error::{Error, Result, check_size};
-use crate::likelihood::Family;
+use crate::likelihood::{Family, RowLikelihood};
 use crate::linalg::first_not_finite;
 use crate::map::Model;
 use crate::memory;
@@ -19,9 +19,15 @@ use crate::team::Team;
 /// Numbers in the rows of one batch of data points.
 pub(crate) const BATCH_NUMBERS: f64 = (1u64 << 22) as f64;
 
-/// What the log likelihood at θ̂ depends on.
+/// What the log likelihood at θ̂ depends on, and the weight of all rows: their number, unless they have weights.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fit {
+pub(crate) struct Fit {
+    pub(super) sums: FitSums,
+    pub(super) weight: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum FitSums {
     /// Σₙ (y − f)² of each output, from which the log likelihood follows for any σ.
     SquaredErrors(Vec<f64>),
     /// The log likelihood itself, for families without hyperparameters.
@@ -95,11 +101,11 @@ pub(super) fn accumulate_block(
 /// Checks what a source of one's own may get wrong: the batch must begin with the row that is next, have as many targets
 /// as inputs, both of the right width, and finite inputs. (Targets are checked by the likelihood.)
 fn check_batch(problem: &Problem, batch: &Batch<'_>, next: usize) -> Result<()> {
-    let (model, likelihood) = (&problem.model, problem.family.likelihood());
+    let model = &problem.model;
     check_size("first row of a batch", next, batch.first_row)?;
     check_size("number of target rows of a batch", batch.inputs.nrows(), batch.targets.nrows())?;
     check_size("number of input columns", model.n_inputs(), batch.inputs.ncols())?;
-    check_size("number of target columns", likelihood.n_targets(model.n_outputs()), batch.targets.ncols())?;
+    check_size("number of target columns", problem.family.row_width(model.n_outputs()), batch.targets.ncols())?;
     match first_not_finite(batch.inputs.view()) {
         Some((row, column)) => Err(Error::NotFinite { what: "the input", row: next + row, column }),
         None => Ok(()),
@@ -108,27 +114,32 @@ fn check_batch(problem: &Problem, batch: &Batch<'_>, next: usize) -> Result<()> 
 
 impl Fit {
     pub(super) fn none(family: &Family, n_outputs: usize) -> Self {
-        match family.sigma() {
-            Some(_) => Fit::SquaredErrors(vec![0.0; n_outputs]),
-            None => Fit::LogLikelihood(0.0),
-        }
+        let sums = match family.sigma() {
+            Some(_) => FitSums::SquaredErrors(vec![0.0; n_outputs]),
+            None => FitSums::LogLikelihood(0.0),
+        };
+        Self { sums, weight: 0.0 }
     }
 
     /// Its numbers.
     pub(super) fn numbers(&self) -> Vec<f64> {
-        match self {
-            Fit::SquaredErrors(errors) => errors.clone(),
-            Fit::LogLikelihood(value) => vec![*value],
-        }
+        let mut numbers = match &self.sums {
+            FitSums::SquaredErrors(errors) => errors.clone(),
+            FitSums::LogLikelihood(value) => vec![*value],
+        };
+        numbers.push(self.weight);
+        numbers
     }
 
     /// One of the same kind with other numbers, where there are as many.
-    pub(super) fn with_numbers(&self, values: Vec<f64>) -> Option<Self> {
-        match (self, &values[..]) {
-            (Fit::SquaredErrors(errors), _) => (errors.len() == values.len()).then_some(Fit::SquaredErrors(values)),
-            (Fit::LogLikelihood(_), [value]) => Some(Fit::LogLikelihood(*value)),
-            (Fit::LogLikelihood(_), _) => None,
-        }
+    pub(super) fn with_numbers(&self, mut values: Vec<f64>) -> Option<Self> {
+        let weight = values.pop()?;
+        let sums = match (&self.sums, &values[..]) {
+            (FitSums::SquaredErrors(errors), _) if errors.len() == values.len() => FitSums::SquaredErrors(values),
+            (FitSums::LogLikelihood(_), [value]) => FitSums::LogLikelihood(*value),
+            (FitSums::SquaredErrors(_) | FitSums::LogLikelihood(_), _) => return None,
+        };
+        Some(Self { sums, weight })
     }
 
     /// Adds a batch whose first row has the given index.
@@ -139,27 +150,29 @@ impl Fit {
         outputs: &Array2<f64>,
         targets: ArrayView2<'_, f64>,
     ) -> Result<()> {
-        let likelihood = problem.family.likelihood();
+        let family = &problem.family;
         let not_finite = |what, row: usize, column| Err(Error::NotFinite { what, row: first + row, column });
-        for (row, (output, target)) in outputs.rows().into_iter().zip(targets.rows()).enumerate() {
-            let (output, target) = (output.to_vec(), target.to_vec());
-            let valid = likelihood.validate(&target, output.len());
+        for (row, (output, values)) in outputs.rows().into_iter().zip(targets.rows()).enumerate() {
+            let (output, values) = (output.to_vec(), values.to_vec());
+            let valid = family.validate(&values, output.len());
             valid.map_err(|source| Error::Target { row: first + row, source })?;
             if let Some(column) = output.iter().position(|value| !value.is_finite()) {
                 return not_finite("the network's output", row, column);
             }
-            match self {
-                Fit::SquaredErrors(errors) => {
-                    for (column, (error, (f, y))) in errors.iter_mut().zip(output.iter().zip(&target)).enumerate() {
-                        let square = (f - y) * (f - y);
+            let RowLikelihood { likelihood, target, weight, .. } = family.of_row(&values, output.len());
+            self.weight += weight;
+            match &mut self.sums {
+                FitSums::SquaredErrors(errors) => {
+                    for (column, (error, (f, y))) in errors.iter_mut().zip(output.iter().zip(target)).enumerate() {
+                        let square = weight * (f - y) * (f - y);
                         if !square.is_finite() {
                             return not_finite("the squared error of the network's output", row, column);
                         }
                         *error += square;
                     }
                 }
-                Fit::LogLikelihood(sum) => {
-                    let log_density = likelihood.log_density(&target, &output);
+                FitSums::LogLikelihood(sum) => {
+                    let log_density = likelihood.log_density(target, &output);
                     if !log_density.is_finite() {
                         return not_finite("the log likelihood at the network's output", row, 0);
                     }
@@ -171,29 +184,36 @@ impl Fit {
     }
 
     pub(super) fn merge(&mut self, later: &Fit) {
-        match (self, later) {
-            (Fit::SquaredErrors(errors), Fit::SquaredErrors(more)) => {
+        self.weight += later.weight;
+        match (&mut self.sums, &later.sums) {
+            (FitSums::SquaredErrors(errors), FitSums::SquaredErrors(more)) => {
                 errors.iter_mut().zip(more).for_each(|(sum, error)| *sum += error);
             }
-            (Fit::LogLikelihood(sum), Fit::LogLikelihood(more)) => *sum += more,
+            (FitSums::LogLikelihood(sum), FitSums::LogLikelihood(more)) => *sum += more,
             // All blocks of a fit have the same family.
-            (Fit::SquaredErrors(_), Fit::LogLikelihood(_)) | (Fit::LogLikelihood(_), Fit::SquaredErrors(_)) => {}
+            (FitSums::SquaredErrors(_), FitSums::LogLikelihood(_))
+            | (FitSums::LogLikelihood(_), FitSums::SquaredErrors(_)) => {}
         }
+    }
+
+    /// The weight of all rows.
+    pub(crate) fn weight(&self) -> f64 {
+        self.weight
     }
 
     /// The squared errors of each output; empty for families without σ.
     pub(crate) fn squared_errors(&self) -> &[f64] {
-        match self {
-            Fit::SquaredErrors(errors) => errors,
-            Fit::LogLikelihood(_) => &[],
+        match &self.sums {
+            FitSums::SquaredErrors(errors) => errors,
+            FitSums::LogLikelihood(_) => &[],
         }
     }
 
     /// The log likelihood under the given σ (one, or one per output).
-    pub(crate) fn log_likelihood(&self, n_data: usize, sigma: &[f64]) -> f64 {
-        match self {
-            Fit::LogLikelihood(value) => *value,
-            Fit::SquaredErrors(errors) => {
+    pub(crate) fn log_likelihood(&self, sigma: &[f64]) -> f64 {
+        match &self.sums {
+            FitSums::LogLikelihood(value) => *value,
+            FitSums::SquaredErrors(errors) => {
                 let term = |(output, error): (usize, &f64)| {
                     let sigma = sigma[if sigma.len() == 1 { 0 } else { output }];
                     let variance = sigma.powi(2);
@@ -202,7 +222,7 @@ impl Fit {
                         true => ((2.0 * std::f64::consts::PI * variance).ln(), error / variance),
                         false => ((2.0 * std::f64::consts::PI).ln() + 2.0 * sigma.ln(), error / sigma / sigma),
                     };
-                    -0.5 * (n_data as f64 * log + misfit)
+                    -0.5 * (self.weight * log + misfit)
                 };
                 errors.iter().enumerate().map(term).sum()
             }

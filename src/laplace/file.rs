@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::accumulate::Fit;
+use super::accumulate::{Fit, FitSums};
 use super::calibrated;
 use super::fit::Laplace;
 use super::record::{
@@ -29,6 +29,8 @@ use crate::tensors::{self, TensorFile, Values};
 pub const POSTERIOR_FORMAT: &str = "riemannian-laplace posterior";
 /// The version written and read.
 const VERSION: u32 = 2;
+/// The key of the weight of all rows, where rows have weights.
+const TOTAL_WEIGHT: &str = "total_weight";
 
 /// What a saved posterior holds besides the weights, the hyperparameters and the factored precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,14 +68,17 @@ impl Laplace {
 
     /// Writes the posterior with an attachment.
     pub(crate) fn save_with(&self, path: &Path, contents: Contents, attachment: Attachment) -> Result<()> {
-        let fit = match self.goodness() {
-            Fit::SquaredErrors(errors) => FitRecord::SquaredErrors(errors.clone()),
-            Fit::LogLikelihood(value) => FitRecord::LogLikelihood(*value),
+        let fit = match &self.goodness().sums {
+            FitSums::SquaredErrors(errors) => FitRecord::SquaredErrors(errors.clone()),
+            FitSums::LogLikelihood(value) => FitRecord::LogLikelihood(*value),
         };
         let structure = self.precision().structure();
         let description = Description::new(path, self.problem(), self.schema(), &self.prior, structure)?;
         let mut metadata = description.metadata(POSTERIOR_FORMAT, VERSION);
         metadata.insert("fit".to_string(), to_json(path, "fit", &fit)?);
+        if self.family().has_weights() {
+            metadata.insert(TOTAL_WEIGHT.to_string(), to_json(path, TOTAL_WEIGHT, &self.goodness().weight())?);
+        }
         if let Some(recipe) = self.recipe() {
             metadata.insert(RECIPE_KEY.to_string(), recipe.to_json(path)?);
         }
@@ -116,16 +121,21 @@ impl Laplace {
         let fit: FitRecord = from_json(path, &file, "fit")?;
         let recipe = Recipe::from_metadata(path, file.metadata.get(RECIPE_KEY))?;
         let Described { mut problem, schema, prior, structure } = Described::read(path, &mut file)?;
-        let fit = match (fit, problem.family.sigma()) {
+        let sums = match (fit, problem.family.sigma()) {
             (FitRecord::SquaredErrors(errors), Some(_)) => {
                 check_size("number of squared errors", problem.model.n_outputs(), errors.len())?;
-                Fit::SquaredErrors(errors)
+                FitSums::SquaredErrors(errors)
             }
-            (FitRecord::LogLikelihood(value), None) => Fit::LogLikelihood(value),
+            (FitRecord::LogLikelihood(value), None) => FitSums::LogLikelihood(value),
             (FitRecord::SquaredErrors(_), None) | (FitRecord::LogLikelihood(_), Some(_)) => {
                 return Err(metadata_error(path, "fit", "does not belong to the likelihood".to_string()));
             }
         };
+        let weight = match problem.family.has_weights() {
+            true => from_json(path, &file, TOTAL_WEIGHT)?,
+            false => problem.n_data as f64,
+        };
+        let fit = Fit { sums, weight };
         if file.tensors.contains_key("inputs") {
             let data = read_data(path, &mut file, &problem, &schema, problem.n_data)?;
             problem.data = Some(Arc::new(data));

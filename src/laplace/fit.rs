@@ -279,12 +279,12 @@ impl Laplace {
 
     /// Σₙ log p(yₙ | f(xₙ, θ̂)), with every constant, of the targets in the units of the data.
     pub fn log_likelihood(&self) -> f64 {
-        self.fit.log_likelihood(self.n_data(), &sigmas(self.family())) + self.log_density_shift()
+        self.fit.log_likelihood(&sigmas(self.family())) + self.log_density_shift()
     }
 
     /// What the scaling of the targets adds to the log likelihood.
     pub(crate) fn log_density_shift(&self) -> f64 {
-        self.n_data() as f64 * self.schema.log_density_shift()
+        self.fit.weight() * self.schema.log_density_shift()
     }
 
     /// The noise σ in the units of the data: one value, or one per output; `None` for families without noise.
@@ -328,7 +328,7 @@ impl Laplace {
         }
         let data = self.data().ok_or(Error::NoTrainingData { what })?;
         let map = model.bind(data.inputs().view())?;
-        let target = Target::new(map, self.family().shared(), data.targets().view(), self.prior.clone())?;
+        let target = Target::of_rows(map, self.family(), data.targets().view(), self.prior.clone())?;
         Ok(target.tempered(self.temperature()))
     }
 
@@ -354,6 +354,7 @@ pub(super) fn prepare(
     family: Family,
     options: &FitOptions,
 ) -> Result<(Problem, Prior, Structure)> {
+    let family = family.with_known(&data.schema().known_kinds())?;
     family.likelihood().check_outputs(model.n_outputs()).map_err(Error::Outputs)?;
     let prior = Prior::gaussian(options.prior_precision.over(&model.group_sizes())?);
     let prior = prior.around(options.prior_mean.clone())?;

@@ -11,7 +11,7 @@ use ndarray::ArrayView2;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::error::{Error, Result};
-use crate::likelihood::{Likelihood, PointEvaluator};
+use crate::likelihood::{Likelihood, PointEvaluator, likelihood_of};
 use crate::linalg::{dot, multiply};
 use crate::map::{Evaluator, Jet, Map, Scratch, identity_seeds};
 
@@ -43,7 +43,7 @@ pub(super) fn add_negative_hessian(
     let (mut information, mut point) = (vec![0.0; p * p], vec![0.0; p]);
     for (row, target) in targets.rows().into_iter().enumerate() {
         point.iter_mut().enumerate().for_each(|(k, value)| *value = outputs[k * n + row]);
-        likelihood.observed_information(&target.to_vec(), &point, &mut information);
+        likelihood_of(likelihood, row).observed_information(&target.to_vec(), &point, &mut information);
         for (a, b) in (0..p).flat_map(|a| (0..p).map(move |b| (a, b))).filter(|(a, b)| counts(*a) && counts(*b)) {
             for column in 0..d {
                 informed[(a * n + row, column)] += information[a * p + b] * jacobian[(b * n + row, column)];

@@ -271,9 +271,9 @@ pub(super) fn precisions_of_blocks(shapes: &[BlockShape], prior: &PriorPrecision
 
 impl Curvature for KroneckerSums {
     fn accumulate(&mut self, batch: &BatchRows<'_>) -> Result<()> {
-        let levels = self.levels.len();
+        let (levels, weights) = (self.levels.len(), batch.weights());
         for (sums, rows) in self.levels.iter_mut().zip(batch.rows_of_levels(levels)) {
-            let blocks = rows?.kronecker();
+            let blocks = rows?.kronecker(&weights);
             check_size("number of blocks of parameters", sums.len(), blocks.len())?;
             sums.iter_mut().zip(&blocks).for_each(|(sum, block)| sum.add(block));
         }

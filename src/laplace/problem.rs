@@ -133,13 +133,20 @@ impl Problem {
     /// The seeds at unit σ over their scale: R with P columns, or the scores in one.
     fn seeds(&self, map: &Arc<dyn Map>, outputs: &[f64], targets: ArrayView2<'_, f64>, scales: &[f64]) -> Vec<f64> {
         let (n, p, columns) = (map.n_points(), map.n_outputs(), self.rows_per_point());
-        let (unit, mut points) = (self.unit_family(), PointEvaluator::new(n, p));
+        let weights = self.root_weights(targets);
+        let mut points = PointEvaluator::new(n, p);
+        let (likelihood, observed) = self.unit_family().of_rows(targets, p);
         let mut seeds = vec![0.0; n * p * columns];
         match self.kind {
-            CurvatureKind::Ggn | CurvatureKind::Hessian => points.whitening(unit.likelihood(), outputs, &mut seeds),
+            CurvatureKind::Ggn | CurvatureKind::Hessian => points.whitening(&*likelihood, outputs, &mut seeds),
             CurvatureKind::EmpiricalFisher => {
-                let observations: Vec<f64> = targets.iter().copied().collect();
-                points.scores(unit.likelihood(), &observations, outputs, &mut seeds);
+                let observations: Vec<f64> = observed.iter().copied().collect();
+                points.scores(&*likelihood, &observations, outputs, &mut seeds);
+                // The scores of a row of weight w are w times those of each of its w copies, whose squares are to be summed.
+                for (index, seed) in seeds.iter_mut().enumerate() {
+                    let root = weights.get(index % n.max(1)).copied().unwrap_or(1.0);
+                    *seed = if root > 0.0 { *seed / root } else { 0.0 };
+                }
             }
         }
         // Entry (n, p, k) is at (p·K + k)·N + n.
@@ -150,11 +157,25 @@ impl Problem {
         seeds
     }
 
+    /// The roots of the rows' weights; empty where they have none.
+    fn root_weights(&self, targets: ArrayView2<'_, f64>) -> Vec<f64> {
+        match targets.ncols().checked_sub(1).filter(|_| self.family.has_weights()) {
+            Some(last) => targets.column(last).iter().map(|weight| weight.sqrt()).collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// The rows of one output alone at unit scale, for likelihoods with a noise level for each.
-    fn rows_of_output(&self, map: &Arc<dyn Map>, output: usize) -> Result<Box<dyn Rows>> {
+    fn rows_of_output(
+        &self,
+        map: &Arc<dyn Map>,
+        targets: ArrayView2<'_, f64>,
+        output: usize,
+    ) -> Result<Box<dyn Rows>> {
         let (n, p) = (map.n_points(), map.n_outputs());
         let mut seeds = vec![0.0; n * p];
         seeds[output * n..(output + 1) * n].fill(1.0);
+        seeds[output * n..(output + 1) * n].iter_mut().zip(self.root_weights(targets)).for_each(|(seed, root)| *seed = root);
         frozen_rows(map, self.model.parameters(), 1, |_| Ok(seeds))
     }
 
@@ -225,6 +246,11 @@ impl<'a> BatchRows<'a> {
         self.problem
     }
 
+    /// How often each point counts; empty where points have no weights.
+    pub(super) fn weights(&self) -> Vec<f64> {
+        self.problem.root_weights(self.targets).iter().map(|root| root * root).collect()
+    }
+
     /// The batch's inputs.
     pub fn inputs(&self) -> ArrayView2<'_, f64> {
         self.inputs
@@ -240,17 +266,18 @@ impl<'a> BatchRows<'a> {
     pub fn rows_of_levels(&self, levels: usize) -> impl Iterator<Item = Result<Box<dyn Rows>>> + '_ {
         (0..levels).map(move |level| match levels {
             1 => self.rows(),
-            _ => self.problem.rows_of_output(&self.map, level),
+            _ => self.problem.rows_of_output(&self.map, self.targets, level),
         })
     }
 
     /// Adds the negative Hessian of the log likelihood at unit scale to one matrix per noise level.
     pub(super) fn add_negative_hessians(&self, sums: &mut [Mat<f64>]) -> Result<()> {
-        let (unit, levels) = (self.problem.unit_family(), sums.len());
+        let levels = sums.len();
+        let (likelihood, observed) = self.problem.unit_family().of_rows(self.targets, self.map.n_outputs());
         for (level, sum) in sums.iter_mut().enumerate() {
             let output = (levels > 1).then_some(level);
             let theta = self.problem.model.parameters();
-            add_negative_hessian(&self.map, theta, unit.likelihood(), self.targets, output, sum)?;
+            add_negative_hessian(&self.map, theta, &*likelihood, observed, output, sum)?;
         }
         Ok(())
     }

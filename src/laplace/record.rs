@@ -184,7 +184,7 @@ pub(super) fn read_data(
     check_size("number of rows of `inputs`", n_rows, inputs.nrows())?;
     check_size("number of columns of `inputs`", problem.model.n_inputs(), inputs.ncols())?;
     let data = Dataset::new(inputs, targets)?.with_schema(schema.clone())?;
-    data.check_targets(problem.family.likelihood(), problem.model.n_outputs())?;
+    data.check_targets(&problem.family, problem.model.n_outputs())?;
     Ok(data)
 }
 

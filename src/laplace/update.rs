@@ -57,8 +57,9 @@ impl Laplace {
             return Ok(());
         }
         check_size("number of input columns", self.schema.inputs().len(), data.schema().inputs().len())?;
-        check_size("number of target columns", self.schema.targets().len(), data.schema().targets().len())?;
-        let expected = [self.schema.inputs(), self.schema.targets()].concat().join(", ");
+        let (before, new) = (self.schema.target_columns(), data.schema().target_columns());
+        check_size("number of target columns", before.len(), new.len())?;
+        let expected = [self.schema.inputs(), &before].concat().join(", ");
         Err(Error::Posterior(PosteriorError::OtherColumns { expected }))
     }
 

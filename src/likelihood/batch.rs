@@ -1,8 +1,9 @@
 //! A likelihood over all points at once, on unit-major arrays (entry (n, p) at `p·N + n`).
 //!
-//! With one output and a separable likelihood the arrays are handed over whole; otherwise point by point.
+//! With one output and a separable likelihood the arrays are handed over whole; otherwise point by point, each to the
+//! likelihood of its point.
 
-use super::Likelihood;
+use super::{Likelihood, likelihood_of};
 use crate::linalg::dot;
 use crate::map::Jet;
 
@@ -56,7 +57,7 @@ impl PointEvaluator {
     /// log p(yₙ | fₙ) of point n, whose observation is `target`.
     pub fn log_density_at(&mut self, likelihood: &dyn Likelihood, target: &[f64], outputs: &[f64], n: usize) -> f64 {
         gather(outputs, n, self.n_points, &mut self.outputs);
-        likelihood.log_density(target, &self.outputs)
+        likelihood_of(likelihood, n).log_density(target, &self.outputs)
     }
 
     /// Σₙ log p(yₙ | fₙ), observations one after another.
@@ -78,7 +79,7 @@ impl PointEvaluator {
         let width = observations.len() / self.n_points.max(1);
         for (n, target) in observations.chunks_exact(width.max(1)).enumerate() {
             gather(outputs, n, self.n_points, &mut self.outputs);
-            likelihood.gradient(target, &self.outputs, &mut self.vector);
+            likelihood_of(likelihood, n).gradient(target, &self.outputs, &mut self.vector);
             scatter(&self.vector, n, self.n_points, scores);
         }
     }
@@ -107,7 +108,7 @@ impl PointEvaluator {
     ) -> (f64, f64) {
         self.gather_jet(jet, n);
         gather(scores, n, self.n_points, &mut self.vector);
-        let (mut slope, mut bend) = (0.0, -likelihood.observed_quadratic(target, &self.outputs, &self.first));
+        let (mut slope, mut bend) = (0.0, -likelihood_of(likelihood, n).observed_quadratic(target, &self.outputs, &self.first));
         for ((score, first), second) in self.vector.iter().zip(&self.first).zip(&self.second) {
             slope += score * first;
             bend += score * second;
@@ -123,7 +124,7 @@ impl PointEvaluator {
         }
         for n in 0..self.n_points {
             gather(outputs, n, self.n_points, &mut self.outputs);
-            likelihood.whitening(&self.outputs, &mut self.matrix);
+            likelihood_of(likelihood, n).whitening(&self.outputs, &mut self.matrix);
             scatter(&self.matrix, n, self.n_points, seeds);
         }
     }
@@ -136,7 +137,7 @@ impl PointEvaluator {
         }
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
-            likelihood.whitened_force(&self.outputs, &self.first, &self.second, &mut self.vector);
+            likelihood_of(likelihood, n).whitened_force(&self.outputs, &self.first, &self.second, &mut self.vector);
             scatter(&self.vector, n, self.n_points, force);
         }
     }
@@ -148,7 +149,7 @@ impl PointEvaluator {
         }
         (0..self.n_points).all(|n| {
             gather(outputs, n, self.n_points, &mut self.outputs);
-            let exist = likelihood.isometric(&self.outputs, &mut self.vector);
+            let exist = likelihood_of(likelihood, n).isometric(&self.outputs, &mut self.vector);
             scatter(&self.vector, n, self.n_points, isometric);
             exist
         })
@@ -158,7 +159,7 @@ impl PointEvaluator {
     pub fn isometric_velocity(&mut self, likelihood: &dyn Likelihood, jet: &Jet, velocity: &mut [f64]) {
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
-            likelihood.whitening(&self.outputs, &mut self.matrix);
+            likelihood_of(likelihood, n).whitening(&self.outputs, &mut self.matrix);
             self.vector.fill(0.0);
             for (row, first) in self.matrix.chunks_exact(self.first.len()).zip(&self.first) {
                 self.vector.iter_mut().zip(row).for_each(|(sum, entry)| *sum += entry * first);
@@ -175,7 +176,7 @@ impl PointEvaluator {
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
             gather(force, n, self.n_points, &mut self.vector);
-            likelihood.add_normal_force(&self.outputs, &self.first, &mut self.vector);
+            likelihood_of(likelihood, n).add_normal_force(&self.outputs, &self.first, &mut self.vector);
             scatter(&self.vector, n, self.n_points, force);
         }
     }
@@ -188,7 +189,7 @@ impl PointEvaluator {
         let mut sum = 0.0;
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
-            sum += likelihood.fisher_quadratic(&self.outputs, &self.first);
+            sum += likelihood_of(likelihood, n).fisher_quadratic(&self.outputs, &self.first);
         }
         sum
     }
@@ -202,7 +203,7 @@ impl PointEvaluator {
         let mut sum = 0.0;
         for (n, target) in observations.chunks_exact(width.max(1)).enumerate() {
             self.gather_jet(jet, n);
-            sum += likelihood.observed_quadratic(target, &self.outputs, &self.first);
+            sum += likelihood_of(likelihood, n).observed_quadratic(target, &self.outputs, &self.first);
         }
         sum
     }
@@ -211,7 +212,7 @@ impl PointEvaluator {
     pub fn momenta(&mut self, likelihood: &dyn Likelihood, jet: &Jet, momenta: &mut [f64]) {
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
-            likelihood.fisher(&self.outputs, &mut self.matrix);
+            likelihood_of(likelihood, n).fisher(&self.outputs, &mut self.matrix);
             for (row, value) in self.matrix.chunks_exact(self.first.len()).zip(&mut self.vector) {
                 *value = row.iter().zip(&self.first).map(|(h, t)| h * t).sum();
             }
@@ -229,14 +230,14 @@ impl PointEvaluator {
         for n in 0..self.n_points {
             self.gather_jet(jet, n);
             self.second.fill(0.0);
-            likelihood.whitening(&self.outputs, &mut self.matrix);
+            likelihood_of(likelihood, n).whitening(&self.outputs, &mut self.matrix);
             let step = self.first.iter().fold(0.0, |greatest: f64, value| greatest.max(value.abs()));
             for k in 0..size {
                 let mut sum = 0.0;
                 for sign in [1.0, -1.0] {
                     moved.copy_from_slice(&self.first);
                     moved[k] += sign * step;
-                    likelihood.whitened_force(&self.outputs, &moved, &self.second, &mut self.vector);
+                    likelihood_of(likelihood, n).whitened_force(&self.outputs, &moved, &self.second, &mut self.vector);
                     let rows = self.matrix.chunks_exact(size).zip(&self.first);
                     sum += sign * rows.map(|(row, first)| first * dot(row, &self.vector)).sum::<f64>();
                 }

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::loss::negative_log_likelihood;
-use super::{Gaussian, Likelihood};
+use super::{Gaussian, Known, Likelihood};
 use crate::error::{Error, Result, UnknownLikelihood};
 
 /// A likelihood that can be had by name, with parameters that are replaced afterwards.
@@ -34,7 +34,7 @@ impl Entry {
 
     /// With default parameters.
     pub fn family(&self) -> Family {
-        Family((self.new)())
+        Family::from((self.new)())
     }
 
     /// The name.
@@ -58,12 +58,16 @@ static OWN: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
 /// ```
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
-pub struct Family(Arc<dyn Likelihood>);
+pub struct Family {
+    likelihood: Arc<dyn Likelihood>,
+    /// Whether rows have a weight behind their other columns.
+    has_weights: bool,
+}
 
 impl Family {
     /// Of a likelihood, this crate's or one's own.
     pub fn new(likelihood: impl Likelihood + 'static) -> Self {
-        Self(Arc::new(likelihood))
+        Self::from(Arc::new(likelihood) as Arc<dyn Likelihood>)
     }
 
     /// Gaussian noise with one σ.
@@ -87,34 +91,34 @@ impl Family {
 
     /// The likelihood itself.
     pub fn likelihood(&self) -> &dyn Likelihood {
-        &*self.0
+        &*self.likelihood
     }
 
     /// The likelihood, shared.
     pub fn shared(&self) -> Arc<dyn Likelihood> {
-        self.0.clone()
+        self.likelihood.clone()
     }
 
     /// The likelihood as its own type, if it is this one.
     pub fn downcast<L: Likelihood + 'static>(&self) -> Option<&L> {
-        let any: &dyn std::any::Any = &*self.0;
+        let any: &dyn std::any::Any = &*self.likelihood;
         any.downcast_ref()
     }
 
     /// Whether an observation is a class, or several yes/no answers, so that predictions are probabilities.
     pub fn has_classes(&self) -> bool {
-        self.0.kind().has_classes()
+        self.likelihood.kind().has_classes()
     }
 
     /// The noise σ: one value, or one per output; `None` for families without noise.
     pub fn sigma(&self) -> Option<&[f64]> {
-        self.0.noise_levels()
+        self.likelihood.noise_levels()
     }
 
     /// The family with this σ, one or one per output; those without noise stay as they are.
     pub fn with_sigma(&self, sigma: &[f64]) -> Result<Self> {
-        match self.0.noise_levels() {
-            Some(_) => Ok(Self(self.0.with_noise_levels(sigma)?)),
+        match self.likelihood.noise_levels() {
+            Some(_) => Ok(self.with_likelihood(self.likelihood.with_noise_levels(sigma)?)),
             None => Ok(self.clone()),
         }
     }
@@ -128,41 +132,68 @@ impl Family {
     pub fn with_dispersions(&self, values: &[f64]) -> Result<Self> {
         match values {
             [] => Ok(self.clone()),
-            _ => Ok(Self(self.0.with_dispersions(values)?)),
+            _ => Ok(self.with_likelihood(self.likelihood.with_dispersions(values)?)),
         }
     }
 
     /// The mean training loss of outputs and targets (one row per point), in operations that candle can differentiate:
     /// the likelihood's own, or the mean of −log p.
     pub fn training_loss(&self, outputs: &Tensor, targets: &Tensor) -> candle_core::Result<Tensor> {
-        match self.0.training_loss(outputs, targets) {
+        if !self.known().is_empty() {
+            let loss = negative_log_likelihood(self, outputs, targets)?;
+            // The mean squared error, up to a constant, where it is what other rows are trained by.
+            return match self.sigma() {
+                Some([sigma]) => loss * (2.0 * sigma * sigma / outputs.dim(1)?.max(1) as f64),
+                _ => Ok(loss),
+            };
+        }
+        match self.likelihood.training_loss(outputs, targets) {
             Some(loss) => loss,
-            None => negative_log_likelihood(self.shared(), outputs, targets),
+            None => negative_log_likelihood(self, outputs, targets),
         }
     }
 }
 
 impl From<Arc<dyn Likelihood>> for Family {
     fn from(likelihood: Arc<dyn Likelihood>) -> Self {
-        Self(likelihood)
+        Self { likelihood, has_weights: false }
     }
 }
 
 impl PartialEq for Family {
     /// The same name and parameters.
     fn eq(&self, other: &Self) -> bool {
-        self.0.name() == other.0.name() && self.sigma() == other.sigma() && self.values() == other.values()
+        self.likelihood.name() == other.likelihood.name()
+            && self.known() == other.known()
+            && self.sigma() == other.sigma()
+            && self.values() == other.values()
     }
 }
 
 impl Family {
+    /// With another likelihood, for the same rows.
+    fn with_likelihood(&self, likelihood: Arc<dyn Likelihood>) -> Self {
+        Self { likelihood, ..self.clone() }
+    }
+
+    /// For rows with weights, or without.
+    pub(crate) fn weighted(&self, has_weights: bool) -> Self {
+        Self { has_weights, ..self.clone() }
+    }
+
+    /// Whether rows have weights.
+    pub fn has_weights(&self) -> bool {
+        self.has_weights
+    }
+
     /// The dispersion parameters.
     fn values(&self) -> Vec<f64> {
-        self.0.dispersions().into_iter().map(|parameter| parameter.value).collect()
+        self.likelihood.dispersions().into_iter().map(|parameter| parameter.value).collect()
     }
 }
 
-/// A family as written to files: its name, σ where there is noise, and other dispersion parameters.
+/// A family as written to files: its name, σ where there is noise, other dispersion parameters, and what rows have behind their
+/// targets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     name: String,
@@ -170,12 +201,14 @@ struct Record {
     sigma: Vec<f64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     dispersions: Vec<f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    known: Vec<Known>,
 }
 
 impl From<Family> for Record {
     fn from(family: Family) -> Self {
         let sigma = family.sigma().unwrap_or_default().to_vec();
-        Self { name: family.likelihood().name().to_string(), sigma, dispersions: family.values() }
+        Self { name: family.likelihood().name().to_string(), sigma, dispersions: family.values(), known: family.known() }
     }
 }
 
@@ -183,7 +216,8 @@ impl TryFrom<Record> for Family {
     type Error = Error;
 
     fn try_from(record: Record) -> Result<Self> {
-        record.name.parse::<Family>()?.with_sigma(&record.sigma)?.with_dispersions(&record.dispersions)
+        let family = record.name.parse::<Family>()?.with_known(&record.known)?;
+        family.with_sigma(&record.sigma)?.with_dispersions(&record.dispersions)
     }
 }
 

@@ -7,8 +7,9 @@ use candle_nn::loss;
 use rand_chacha::ChaCha8Rng;
 
 use super::distribution::normal_cdf;
+use super::measured::Measured;
 use super::{
-    LatentPoint, Likelihood, Misfit, NoiseError, NormalMixture, PointMoments, Registered, TargetError,
+    Known, LatentPoint, Likelihood, Misfit, NoiseError, NormalMixture, PointMoments, Registered, TargetError,
     at_least_outputs, check_values, write, write_diagonal, write_separable_isometry,
 };
 use crate::elementary::vectorized_sum;
@@ -91,6 +92,13 @@ impl Registered for Gaussian {
 impl Likelihood for Gaussian {
     fn name(&self) -> &'static str {
         "gaussian"
+    }
+
+    /// One column of noise for each target; σ, which must be one for all, is added to it.
+    fn with_known(&self, known: &[Known]) -> Option<Arc<dyn Likelihood>> {
+        let (all_noise, one) = (known.iter().all(|known| *known == Known::Noise), self.sigmas.len() == 1);
+        let measured = (all_noise && one).then(|| Measured::new(self.sigmas[0], known.len()))?;
+        Some(Arc::new(measured.ok()?))
     }
 
     fn check_outputs(&self, n_outputs: usize) -> Result<(), TargetError> {

@@ -113,6 +113,18 @@ impl Dispersion {
         if self.is_positive { (self.bounds.0.ln(), self.bounds.1.ln()) } else { self.bounds }
     }
 
+    /// Coordinates where a first search looks: as far as `reach` from here, or everywhere for a parameter that is off, at its
+    /// lower bound; evenly spaced, the ends among them.
+    pub(crate) fn grid(&self, reach: f64, count: usize) -> Vec<f64> {
+        let (low, high) = self.free_bounds();
+        let (from, to) = match self.free() <= low {
+            true => (low, high),
+            false => (self.free() - reach, self.free() + reach),
+        };
+        let step = (to - from) / (count.max(2) - 1) as f64;
+        (0..count).map(|index| (from + step * index as f64).clamp(low, high)).collect()
+    }
+
     /// The value at a coordinate, within the bounds.
     pub fn at(&self, free: f64) -> f64 {
         let value = if self.is_positive { free.exp() } else { free };

@@ -1,21 +1,15 @@
 //! The training loss of any likelihood as one operation of candle: forward the mean of −log p, backward its scores.
 
-use std::sync::Arc;
-
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
 
-use super::Likelihood;
+use super::Family;
 
-/// The mean over rows of −log p(yₙ | fₙ).
-struct NegativeLogLikelihood(Arc<dyn Likelihood>);
+/// Σₙ −log p(yₙ | fₙ)^wₙ / Σₙ wₙ, where the weights are 1 unless rows have others.
+struct NegativeLogLikelihood(Family);
 
-/// −log p averaged over the rows of outputs and targets.
-pub(super) fn negative_log_likelihood(
-    likelihood: Arc<dyn Likelihood>,
-    outputs: &Tensor,
-    targets: &Tensor,
-) -> Result<Tensor> {
-    outputs.contiguous()?.apply_op2(&targets.contiguous()?, NegativeLogLikelihood(likelihood))
+/// −log p averaged over the rows of outputs and targets, with what is known of them behind the targets.
+pub(super) fn negative_log_likelihood(family: &Family, outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+    outputs.contiguous()?.apply_op2(&targets.contiguous()?, NegativeLogLikelihood(family.clone()))
 }
 
 fn numbers<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f64]> {
@@ -41,8 +35,13 @@ impl CustomOp2 for NegativeLogLikelihood {
         let (outputs, targets) = (numbers(outputs, outputs_layout)?, numbers(targets, targets_layout)?);
         let width = targets.len() / rows.max(1);
         let points = targets.chunks_exact(width.max(1)).zip(outputs.chunks_exact(p.max(1)));
-        let sum: f64 = points.map(|(target, f)| -self.0.log_density(target, f)).sum();
-        Ok((CpuStorage::F64(vec![sum / rows as f64]), Shape::from(())))
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (values, f) in points {
+            let row = self.0.of_row(values, p);
+            sum -= row.likelihood.log_density(row.target, f);
+            weights += row.weight;
+        }
+        Ok((CpuStorage::F64(vec![sum / weights]), Shape::from(())))
     }
 
     fn bwd(
@@ -57,11 +56,14 @@ impl CustomOp2 for NegativeLogLikelihood {
         let width = y.len() / rows.max(1);
         let mut scores = vec![0.0; f.len()];
         let points = y.chunks_exact(width.max(1)).zip(f.chunks_exact(p.max(1)));
-        for ((target, f), score) in points.zip(scores.chunks_exact_mut(p.max(1))) {
-            self.0.gradient(target, f, score);
+        let mut weights = 0.0;
+        for ((values, f), score) in points.zip(scores.chunks_exact_mut(p.max(1))) {
+            let row = self.0.of_row(values, p);
+            row.likelihood.gradient(row.target, f, score);
+            weights += row.weight;
         }
         let scores = Tensor::from_vec(scores, (rows, p), outputs.device())?;
-        let by_outputs = (scores * (-1.0 / rows as f64))?.broadcast_mul(gradient)?;
+        let by_outputs = (scores * (-1.0 / weights))?.broadcast_mul(gradient)?;
         Ok((Some(by_outputs), None))
     }
 }

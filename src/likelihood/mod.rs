@@ -22,8 +22,10 @@ mod check;
 mod distribution;
 mod family;
 mod kind;
+mod known;
 mod latent;
 mod loss;
+mod measured;
 mod noisy;
 mod normals;
 mod scaled;
@@ -34,6 +36,8 @@ pub use check::{Disagreement, check_likelihood};
 pub(crate) use distribution::normal_quantile;
 pub use family::{Entry, Family, Registered};
 pub use kind::{Dispersion, Misfit, TargetKind, TargetSummary};
+pub use known::{Known, RowLikelihood};
+pub(crate) use known::{at_rows, to_the_power};
 pub(crate) use latent::{LEVEL_ROUNDING, log_sum_exp};
 pub use latent::{LatentPoint, Marginal, OutputMixture, PointMoments, gauss_hermite};
 pub use normals::{Normal, NormalMixture};
@@ -66,6 +70,8 @@ register! {
     student_t::StudentT,
     gamma::Gamma,
     negative_binomial::NegativeBinomial,
+    binomial::Binomial,
+    ordinal::Ordinal,
 }
 
 /// The distribution of one observation y given the network's P raw outputs f.
@@ -95,6 +101,32 @@ pub trait Likelihood: Any + Send + Sync + std::fmt::Debug {
     /// What an observation is.
     fn kind(&self) -> TargetKind {
         TargetKind::Real
+    }
+
+    /// The columns of known values that rows have behind their targets: the noise of a measurement, a number of trials.
+    fn known(&self) -> Vec<Known> {
+        Vec::new()
+    }
+
+    /// The same for rows with these known values; `None` where they are of no use to it.
+    fn with_known(&self, _known: &[Known]) -> Option<Arc<dyn Likelihood>> {
+        None
+    }
+
+    /// The likelihood of a row with these known values, one for each of [`known`](Self::known). Without them it is the
+    /// likelihood itself: of a measurement without noise, of a single trial.
+    fn at_row(&self, _known: &[f64]) -> Option<Arc<dyn Likelihood>> {
+        None
+    }
+
+    /// The number of trials that an observation counts: 1, unless a row says otherwise.
+    fn trials(&self) -> f64 {
+        1.0
+    }
+
+    /// The likelihood of point n, where points differ; of no use to a likelihood of one's own.
+    fn at_point(&self, _n: usize) -> Option<&dyn Likelihood> {
+        None
     }
 
     /// The number of outputs of a network for that many targets; where targets are labels of a softmax, of classes.
@@ -273,6 +305,12 @@ pub trait Likelihood: Any + Send + Sync + std::fmt::Debug {
         sums.mean(output)
     }
 
+    /// The same for as many classes as there are counts of rows, with its parameters at what a constant output would need;
+    /// `None` where the number of outputs says how many classes there are.
+    fn for_classes(&self, _counts: &[f64]) -> Option<Arc<dyn Likelihood>> {
+        None
+    }
+
     /// A training loss in candle's operations, of outputs and targets with one row per point, where it should be another
     /// than the mean of −log p.
     fn training_loss(&self, _outputs: &Tensor, _targets: &Tensor) -> Option<candle_core::Result<Tensor>> {
@@ -315,6 +353,11 @@ pub trait Likelihood: Any + Send + Sync + std::fmt::Debug {
     fn with_dispersions(&self, _values: &[f64]) -> Result<Arc<dyn Likelihood>, NoiseError> {
         Err(NoiseError::None { likelihood: self.name() })
     }
+}
+
+/// The likelihood of point n.
+pub(crate) fn likelihood_of(likelihood: &dyn Likelihood, n: usize) -> &dyn Likelihood {
+    likelihood.at_point(n).unwrap_or(likelihood)
 }
 
 impl dyn Likelihood + '_ {

@@ -24,7 +24,7 @@ pub struct Scaled {
 }
 
 impl Scaled {
-    /// The likelihood to the power `scale` > 0.
+    /// The likelihood to the power `scale` ≥ 0.
     pub fn new(likelihood: Arc<dyn Likelihood>, scale: f64) -> Self {
         Self { likelihood, scale }
     }
@@ -65,6 +65,10 @@ impl Likelihood for Scaled {
 
     fn largest_log_density(&self, target: &[f64]) -> Option<f64> {
         self.likelihood.largest_log_density(target).map(|largest| self.scale * largest)
+    }
+
+    fn deviance(&self, target: &[f64], outputs: &[f64]) -> f64 {
+        self.scale * self.likelihood.deviance(target, outputs)
     }
 
     fn gradient(&self, target: &[f64], outputs: &[f64], gradient: &mut [f64]) {
@@ -115,6 +119,9 @@ impl Likelihood for Scaled {
 
     fn add_normal_force(&self, outputs: &[f64], first: &[f64], force: &mut [f64]) {
         let root = self.scale.sqrt();
+        if root == 0.0 {
+            return;
+        }
         Self::multiply(force, 1.0 / root);
         self.likelihood.add_normal_force(outputs, first, force);
         Self::multiply(force, root);

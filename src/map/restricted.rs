@@ -298,10 +298,10 @@ impl Rows for RestrictedEvaluator {
     }
 
     /// The sums of blocks that are selected as a whole, and exact ones of those that are cut.
-    fn kronecker(&self) -> Vec<BlockSums> {
+    fn kronecker(&self, weights: &[f64]) -> Vec<BlockSums> {
         let blocks = &self.restriction().blocks;
         let is_full = |(shape, range): &(BlockShape, Range<usize>)| range.len() == shape.size();
-        let inner = if blocks.iter().any(is_full) { self.inner.kronecker() } else { Vec::new() };
+        let inner = if blocks.iter().any(is_full) { self.inner.kronecker(weights) } else { Vec::new() };
         let mut inner = inner.into_iter().map(Some).chain(std::iter::repeat(None));
         let mut sums = Vec::new();
         for (block, whole) in blocks.iter().zip(inner.by_ref()) {

@@ -189,8 +189,9 @@ pub trait Rows: Send + Sync {
         false
     }
     /// The curvature Σₘ rowₘᵀrowₘ of every block of parameters, in the order of θ and in the shapes of
-    /// [`Model::blocks`](super::Model::blocks): by default, one dense block per group.
-    fn kronecker(&self) -> Vec<BlockSums> {
+    /// [`Model::blocks`](super::Model::blocks): by default, one dense block per group. Points that count several times have
+    /// `weights` (empty where none has), whose roots the rows have as factors already; a mean over points needs them besides.
+    fn kronecker(&self, _weights: &[f64]) -> Vec<BlockSums> {
         let shapes: Vec<BlockShape> = self.group_sizes().into_iter().map(|size| BlockShape::Dense { size }).collect();
         let mut sums: Vec<BlockSums> = shapes.iter().map(|shape| BlockSums::zeros(*shape)).collect();
         add_dense_sums(dense_rows(self).as_ref(), &shapes, &mut sums);

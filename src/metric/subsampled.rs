@@ -3,13 +3,11 @@
 //! Only the metric is sub-sampled (Yu et al. 2024 name mini-batches as the way to many data points); velocities come
 //! from the posterior of all data. A batch is constant along a geodesic, so that vᵀG_Bv is still conserved.
 
-use std::sync::Arc;
-
 use rand::Rng;
 
 use super::{Pullback, scores_of};
 use crate::error::{Error, Result};
-use crate::likelihood::Scaled;
+use crate::likelihood::to_the_power;
 use crate::target::Target;
 
 /// Some of N data points, in ascending order.
@@ -82,7 +80,7 @@ impl Subsampled {
 
     /// A + (N/|B|) Σ_{n∈B} JₙᵀHₙJₙ.
     pub fn fisher(&self) -> Pullback {
-        let scaled = Arc::new(Scaled::new(self.target.likelihood().clone(), self.scale));
+        let scaled = to_the_power(self.target.likelihood(), self.scale);
         Pullback::fitting(self.target.map().clone(), scaled, self.target.prior().precision().clone())
     }
 

@@ -295,9 +295,9 @@ impl Rows for NetworkEvaluator {
         self.by_layers && self.swept().rounded_curvature(scratch, target)
     }
 
-    fn kronecker(&self) -> Vec<BlockSums> {
+    fn kronecker(&self, weights: &[f64]) -> Vec<BlockSums> {
         let mut sums: Vec<BlockSums> = self.map.graph().blocks().into_iter().map(BlockSums::zeros).collect();
-        self.swept().kronecker(&mut sums);
+        self.swept().kronecker(weights, &mut sums);
         sums
     }
 

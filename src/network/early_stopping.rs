@@ -59,7 +59,7 @@ pub fn train_early_stopping(
     let architecture = start.architecture();
     for data in [training, held_out] {
         check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
-        data.check_targets(family.likelihood(), architecture.n_outputs())?;
+        data.check_targets(family, architecture.n_outputs())?;
     }
     if options.epochs == 0 {
         return Err(InvalidTraining::NoEpochs.into());

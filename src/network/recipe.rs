@@ -26,6 +26,9 @@ pub struct Recipe {
     /// The noise that was found, in the units of the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sigma: Option<Vec<f64>>,
+    /// The other parameters of the likelihood that were found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispersions: Option<Vec<f64>>,
     /// The left-out rows of a cross-validation, where it kept them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<Folded>,

@@ -101,7 +101,7 @@ pub fn train_or_stop(
 ) -> Result<Training> {
     let architecture = start.architecture();
     check_size("number of input columns", architecture.n_inputs(), data.inputs().ncols())?;
-    data.check_targets(family.likelihood(), architecture.n_outputs())?;
+    data.check_targets(family, architecture.n_outputs())?;
     check_options(options)?;
     let _reservation = reserve_memory(architecture, data, options)?;
     let device = Device::Cpu;

@@ -208,7 +208,12 @@ impl Laplace {
 impl Prediction {
     /// The score of each observation: rows × targets. Targets are in the units of the data.
     pub fn conformal_scores(&self, targets: &Array2<f64>, score: Score) -> Result<Array2<f64>> {
-        check_targets(targets, self.family.likelihood(), self.mean.nrows(), self.n_outputs())?;
+        check_targets(targets, &self.family, self.mean.nrows(), self.n_outputs())?;
+        let (here, targets) = self.beside(targets)?;
+        here.scores_of(&targets.to_owned(), score)
+    }
+
+    fn scores_of(&self, targets: &Array2<f64>, score: Score) -> Result<Array2<f64>> {
         match score {
             Score::Normalized => {
                 let error = (targets - &self.mean).mapv(f64::abs);

@@ -3,13 +3,13 @@
 //! By the likelihood's own closed form or quadrature; by the link for logits of classes. Everything stays in the log
 //! domain: a confident mistake costs its logit, not infinity.
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, ArrayView2};
 
 use super::links::{Centred, is_binary};
 use super::{LatentGaussian, Link, log_sum_exp};
 use crate::data::check_targets;
 use crate::error::Result;
-use crate::likelihood::Family;
+use crate::likelihood::{Family, likelihood_of};
 
 impl LatentGaussian {
     /// log p(yₜ) at each test point. Only logits of classes need a link.
@@ -29,10 +29,11 @@ impl LatentGaussian {
     pub fn log_densities(&self, family: &Family, link: Link, targets: &Array2<f64>) -> Result<Array1<f64>> {
         self.check_shape()?;
         let (points, p) = self.mean.dim();
-        check_targets(targets, family.likelihood(), points, p)?;
-        let likelihood = family.likelihood();
+        check_targets(targets, family, points, p)?;
+        let (rows, targets) = (family.at_rows(targets.view(), p), family.observed(targets.view(), p));
+        let likelihood = rows.likelihood();
         if !likelihood.has_logits() {
-            let at = |t: usize| likelihood.log_density_under(&self.at(t), &targets.row(t).to_vec());
+            let at = |t: usize| likelihood_of(likelihood, t).log_density_under(&self.at(t), &targets.row(t).to_vec());
             return (0..points).map(at).collect();
         }
         Ok(match link {
@@ -58,7 +59,7 @@ impl LatentGaussian {
             Link::MonteCarlo(settings) => {
                 let observed: Vec<Vec<f64>> = targets.rows().into_iter().map(|row| row.to_vec()).collect();
                 let mut logs = vec![Vec::with_capacity(settings.samples); points];
-                self.for_each_draw(settings, |t, f| logs[t].push(likelihood.log_density(&observed[t], f)))?;
+                self.for_each_draw(settings, |t, f| logs[t].push(likelihood_of(likelihood, t).log_density(&observed[t], f)))?;
                 logs.into_iter().map(|logs| log_sum_exp(logs) - (settings.samples as f64).ln()).collect()
             }
         })
@@ -66,7 +67,7 @@ impl LatentGaussian {
 }
 
 /// log p(y | f) of each row.
-fn log_densities_at(outputs: &Array2<f64>, family: &Family, targets: &Array2<f64>) -> Array1<f64> {
+fn log_densities_at(outputs: &Array2<f64>, family: &Family, targets: ArrayView2<'_, f64>) -> Array1<f64> {
     let pairs = outputs.rows().into_iter().zip(targets.rows());
     pairs.map(|(f, y)| family.likelihood().log_density(&y.to_vec(), &f.to_vec())).collect()
 }

@@ -8,6 +8,7 @@ use super::prediction::{Prediction, Predictive};
 use super::{JointGaussian, MonteCarlo, linearized_joint};
 use crate::error::Result;
 use crate::laplace::Laplace;
+use crate::likelihood::likelihood_of;
 use crate::memory;
 
 impl Prediction {
@@ -26,7 +27,7 @@ impl Prediction {
         let likelihood = self.family().likelihood();
         let mut mean = vec![0.0; width];
         let mut write = |draws: &mut Array3<f64>, i: usize, t: usize, f: &[f64]| {
-            likelihood.mean(f, &mut mean);
+            likelihood_of(likelihood, t).mean(f, &mut mean);
             mean.iter().enumerate().for_each(|(k, value)| draws[(i, t, k)] = *value);
         };
         match self.predictive() {
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
     use crate::data::{Dataset, Standardize};
     use crate::laplace::FitOptions;
-    use crate::likelihood::Family;
+    use crate::likelihood::{Family, likelihood_of};
     use crate::network::{Activation, Architecture, Network};
     use crate::predict::{Draws, Link, Method, predict};
 

@@ -17,7 +17,7 @@ use ndarray::{Array1, Array2};
 use super::summary::Summary;
 use super::{LatentGaussian, Moments, moments};
 use crate::error::{Error, Result};
-use crate::likelihood::{Family, TargetKind};
+use crate::likelihood::{Family, TargetKind, likelihood_of};
 use crate::linalg::symmetric_eigen;
 use crate::random::{Purpose, fill_standard_normal, stream};
 
@@ -115,7 +115,7 @@ impl LatentGaussian {
         let likelihood = family.likelihood();
         let mut parts = [(); 3].map(|()| Array2::zeros((points, likelihood.n_means(p))));
         for t in 0..points {
-            let moments = likelihood.moments_under(&self.at(t));
+            let moments = likelihood_of(likelihood, t).moments_under(&self.at(t));
             for (into, values) in parts.iter_mut().zip([moments.mean, moments.epistemic, moments.aleatoric]) {
                 into.row_mut(t).assign(&Array1::from(values));
             }

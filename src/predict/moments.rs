@@ -2,7 +2,7 @@
 
 use ndarray::{Array1, Array2};
 
-use crate::likelihood::Family;
+use crate::likelihood::{Family, likelihood_of};
 
 /// A predictive distribution, summarised: one row per test point, one column per target (or class).
 ///
@@ -46,9 +46,9 @@ pub(crate) fn moments(family: &Family, outputs: &Array2<f64>) -> (Array2<f64>, A
     let (mut variance, mut buffer) = (mean.clone(), vec![0.0; width]);
     for (row, output) in outputs.rows().into_iter().enumerate() {
         let output = output.to_vec();
-        likelihood.mean(&output, &mut buffer);
+        likelihood_of(likelihood, row).mean(&output, &mut buffer);
         mean.row_mut(row).iter_mut().zip(&buffer).for_each(|(slot, value)| *slot = *value);
-        likelihood.variance(&output, &mut buffer);
+        likelihood_of(likelihood, row).variance(&output, &mut buffer);
         variance.row_mut(row).iter_mut().zip(&buffer).for_each(|(slot, value)| *slot = *value);
     }
     (mean, variance)

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array1, Array2, Array3, Axis};
+use std::borrow::Cow;
+
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, CowArray, Ix2};
 
 use super::ensemble::{MixturePart, draws_of_parts, mixed_densities};
 use super::summary::class_entropy;
 use super::{LatentGaussian, Link, Moments, MonteCarlo, SampledPredictive, moments};
 use crate::data::{Schema, check_targets};
-use crate::error::{Error, Result, Unsupported};
+use crate::error::{Error, Result, Unsupported, check_size};
 use crate::geodesic::Samples;
-use crate::likelihood::{Family, Marginal};
+use crate::likelihood::{Family, Marginal, likelihood_of};
 use crate::memory::{self, Reservation};
 use crate::random::{Purpose, stream};
 
@@ -225,7 +227,7 @@ impl Prediction {
 
     /// The distribution of a target at a point, in the units of the model: not of classes.
     pub(crate) fn marginal(&self, t: usize, k: usize) -> Marginal<'_> {
-        let likelihood = self.family.likelihood();
+        let likelihood = likelihood_of(self.family.likelihood(), t);
         match &self.predictive {
             Predictive::Network { outputs } => Marginal::given(likelihood, k, vec![(1.0, outputs.row(t).to_vec())]),
             Predictive::Linearized { latent, .. } => likelihood.marginal_under(&latent.at(t), k),
@@ -244,12 +246,13 @@ impl Prediction {
     /// P(y < observed) of each target: the probability integral transform, uniform where the prediction is calibrated. Half
     /// of a count's own probability counts as below it. Classes have none.
     pub fn ranks(&self, targets: &Array2<f64>) -> Result<Option<Array2<f64>>> {
-        check_targets(targets, self.family.likelihood(), self.mean.nrows(), self.n_outputs())?;
+        check_targets(targets, &self.family, self.mean.nrows(), self.n_outputs())?;
         if self.family.has_classes() {
             return Ok(None);
         }
+        let (here, targets) = self.beside(targets)?;
         let scaled = self.schema.scale_targets(targets.view())?;
-        let rank = |(t, k): (usize, usize)| self.marginal(t, k).rank(scaled[(t, k)]);
+        let rank = |(t, k): (usize, usize)| here.marginal(t, k).rank(scaled[(t, k)]);
         Ok(Some(Array2::from_shape_fn(targets.dim(), rank)))
     }
 
@@ -283,7 +286,7 @@ impl Prediction {
         }
         let mut target = vec![0.0; width];
         let mut write = |draws: &mut Array3<f64>, generator: &mut _, place: (usize, usize), f: &[f64]| {
-            likelihood.draw(f, generator, &mut target);
+            likelihood_of(likelihood, place.1).draw(f, generator, &mut target);
             target.iter().enumerate().for_each(|(k, value)| draws[(place.0, place.1, k)] = *value);
         };
         let mut generators: Vec<_> = (0..points).map(|t| stream(seed, Purpose::PredictiveDraw, t as u64)).collect();
@@ -326,17 +329,58 @@ impl Prediction {
 
     /// log p(yₜ) at each point: of the model alone, of the linked Gaussian, or of the mixture, log 1/S Σ_s p(yₜ | θ_s).
     pub fn log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
+        check_targets(targets, &self.family, self.mean.nrows(), self.n_outputs())?;
+        let (here, targets) = self.beside(targets)?;
         let scaled = self.schema.scale_targets(targets.view())?;
-        Ok(self.scaled_log_densities(&scaled)? + self.schema.log_density_shift())
+        Ok(here.scaled_log_densities(&scaled)? + self.schema.log_density_shift())
+    }
+
+    /// The prediction at rows of which more is known than the inputs, such as their noise, and the targets among the columns of
+    /// these rows (in the units of the data): what it is compared with.
+    pub(crate) fn beside<'a>(&'a self, rows: &'a Array2<f64>) -> Result<(Cow<'a, Self>, CowArray<'a, f64, Ix2>)> {
+        let (p, n_targets) = (self.n_outputs(), self.family.likelihood().n_targets(self.n_outputs()));
+        if rows.ncols() <= n_targets {
+            return Ok((Cow::Borrowed(self), rows.view().into()));
+        }
+        let observed = self.family.observed(rows.view(), p).into();
+        if self.family.likelihood().known().is_empty() {
+            return Ok((Cow::Borrowed(self), observed));
+        }
+        let schema = if rows.ncols() < self.family.row_width(p) { self.schema.without_weights() } else { self.schema.clone() };
+        let scaled = schema.scale_targets(rows.view())?;
+        Ok((Cow::Owned(self.at_known(scaled.view())?), observed))
+    }
+
+    /// The same at rows of which the noise or the number of trials is known: one column for each of the schema's, in its units.
+    pub fn with_known(&self, known: ArrayView2<'_, f64>) -> Result<Self> {
+        let n_targets = self.family.likelihood().n_targets(self.n_outputs());
+        check_size("number of columns of known values", self.family.likelihood().known().len(), known.ncols())?;
+        let mut rows = Array2::zeros((known.nrows(), n_targets + known.ncols()));
+        rows.view_mut().split_at(Axis(1), n_targets).1.assign(&known);
+        let scaled = self.schema.without_weights().scale_targets(rows.view())?;
+        self.at_known(scaled.view())
+    }
+
+    /// The same with what is known of the rows, in the units of the model.
+    fn at_known(&self, rows: ArrayView2<'_, f64>) -> Result<Self> {
+        let family = self.family.at_rows(rows, self.n_outputs());
+        let predictive = match &self.predictive {
+            Predictive::Sampled(sampled) => Predictive::Sampled(sampled.with_family(&family)),
+            Predictive::Mixture(parts) => {
+                let part = |part: &MixturePart| Ok((part.weight, part.prediction.at_known(rows)?));
+                return Self::mixture(parts.iter().map(part).collect::<Result<_>>()?);
+            }
+            other @ (Predictive::Network { .. } | Predictive::Linearized { .. }) => other.clone(),
+        };
+        Self::new(family, predictive, self.samples, &self.schema)
     }
 
     fn scaled_log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
         match &self.predictive {
             Predictive::Network { outputs } => {
                 let likelihood = self.family.likelihood();
-                check_targets(targets, likelihood, outputs.nrows(), outputs.ncols())?;
-                let rows = outputs.rows().into_iter().zip(targets.rows());
-                Ok(rows.map(|(f, y)| likelihood.log_density(&y.to_vec(), &f.to_vec())).collect())
+                let rows = outputs.rows().into_iter().zip(targets.rows()).enumerate();
+                Ok(rows.map(|(t, (f, y))| likelihood_of(likelihood, t).log_density(&y.to_vec(), &f.to_vec())).collect())
             }
             Predictive::Linearized { latent, link } => latent.log_densities(&self.family, *link, targets),
             Predictive::Sampled(sampled) => sampled.log_densities(targets),

@@ -7,7 +7,7 @@ use super::summary::Summary;
 use super::{Moments, log_sum_exp};
 use crate::data::check_targets;
 use crate::error::{Error, Result, check_size};
-use crate::likelihood::Family;
+use crate::likelihood::{Family, likelihood_of};
 use crate::map::Model;
 use crate::memory;
 
@@ -75,6 +75,11 @@ impl SampledPredictive {
         &self.family
     }
 
+    /// The same with another likelihood.
+    pub(super) fn with_family(&self, family: &Family) -> Self {
+        Self { family: family.clone(), outputs: self.outputs.clone() }
+    }
+
     /// The raw outputs: samples × points × outputs.
     pub fn outputs(&self) -> &Array3<f64> {
         &self.outputs
@@ -105,7 +110,7 @@ impl SampledPredictive {
         for t in 0..points {
             let mut columns = vec![Vec::with_capacity(samples); width];
             for output in self.outputs.index_axis(Axis(1), t).rows() {
-                likelihood.mean(&output.to_vec(), &mut mean);
+                likelihood_of(likelihood, t).mean(&output.to_vec(), &mut mean);
                 columns.iter_mut().zip(&mean).for_each(|(column, value)| column.push(*value));
             }
             for (k, column) in columns.iter_mut().enumerate() {
@@ -123,10 +128,11 @@ impl SampledPredictive {
     /// log p(yₜ) = log 1/S Σ_s p(yₜ | f(xₜ, θ_s)) at each test point, summed in the log domain.
     pub fn log_densities(&self, targets: &Array2<f64>) -> Result<Array1<f64>> {
         let (samples, points, p) = self.outputs.dim();
-        let likelihood = self.family.likelihood();
-        check_targets(targets, likelihood, points, p)?;
+        check_targets(targets, &self.family, points, p)?;
+        let family = self.family.at_rows(targets.view(), p);
+        let targets = self.family.observed(targets.view(), p);
         let at = |t: usize| {
-            let target = targets.row(t).to_vec();
+            let (target, likelihood) = (targets.row(t).to_vec(), likelihood_of(family.likelihood(), t));
             let outputs = self.outputs.index_axis(Axis(1), t);
             let logs = outputs.rows().into_iter().map(|output| likelihood.log_density(&target, &output.to_vec()));
             log_sum_exp(logs) - (samples as f64).ln()

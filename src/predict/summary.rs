@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2};
 
 use super::Moments;
 use super::links::is_binary;
-use crate::likelihood::Family;
+use crate::likelihood::{Family, likelihood_of};
 
 /// Running moments of E(y | f) (Welford's recurrences), Var(y | f) and the entropy over draws of f.
 pub(super) struct Summary<'a> {
@@ -38,7 +38,7 @@ impl<'a> Summary<'a> {
     pub fn add(&mut self, point: usize, outputs: &[f64]) {
         self.counts[point] += 1;
         let share = 1.0 / self.counts[point] as f64;
-        let likelihood = self.family.likelihood();
+        let likelihood = likelihood_of(self.family.likelihood(), point);
         likelihood.variance(outputs, &mut self.buffer);
         for (k, value) in self.buffer.iter().enumerate() {
             self.variance[(point, k)] += share * (value - self.variance[(point, k)]);

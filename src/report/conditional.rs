@@ -12,8 +12,12 @@ const LEAST_ROWS: usize = 10;
 
 /// The share of targets inside their central 90 % intervals, by fifths of the prediction and of the named inputs; none for
 /// classes, or where rows are few.
-pub(super) fn conditional(prediction: &Prediction, data: &Dataset, inputs: &[String]) -> Result<Vec<Fifths>> {
-    let Some(ranks) = prediction.ranks(data.targets())? else { return Ok(Vec::new()) };
+pub(super) fn conditional(
+    prediction: &Prediction,
+    (data, targets): (&Dataset, &Array2<f64>),
+    inputs: &[String],
+) -> Result<Vec<Fifths>> {
+    let Some(ranks) = prediction.ranks(targets)? else { return Ok(Vec::new()) };
     if data.len() < 5 * LEAST_ROWS {
         return Ok(Vec::new());
     }

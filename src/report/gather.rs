@@ -99,32 +99,35 @@ impl Report {
             (None, Some(data)) => (data, Origin::Training, names.posterior.clone()),
             (None, None) => return Err(Error::NoTrainingData { what: "a report without other data" }),
         };
-        check_targets(data.targets(), laplace.family().likelihood(), data.len(), laplace.model().n_outputs())?;
+        check_targets(data.targets(), laplace.family(), data.len(), laplace.model().n_outputs())?;
         let used = data.select(&evenly(data.len(), options.max_rows))?;
         let outside = if origin == Origin::HeldOut { outside(laplace, &used)? } else { None };
         let repeated = if origin == Origin::HeldOut { repeated(laplace, &used)? } else { None };
         let scored = Scored { origin, name, rows: data.len(), used: used.len(), outside, repeated };
+        let observed = |rows: &Array2<f64>| laplace.family().observed(rows.view(), laplace.model().n_outputs()).to_owned();
+        let targets = observed(used.targets());
         let mut reports = Vec::with_capacity(methods.len());
         let mut predictions = Vec::with_capacity(methods.len());
         for method in &methods {
             progress.check()?;
             let prediction = predict(laplace, used.inputs(), method, progress)?;
-            reports.push(method_report(method, &prediction, used.targets(), options.level)?);
+            let prediction = prediction.beside(used.targets())?.0.into_owned();
+            reports.push(method_report(method, &prediction, &targets, options.level)?);
             predictions.push(prediction);
         }
         let (left_out, notable) = left_out(laplace, &methods, training.as_ref(), progress)?;
         let (shown, why_shown) = shown(&reports, &scored.origin, &left_out);
         let prediction = &predictions[shown];
-        let comparison = comparison(prediction, used.targets(), options)?;
-        let worst = worst(prediction, used.targets());
-        let quality = quality(laplace, prediction, used.targets())?;
+        let comparison = comparison(prediction, &targets, options)?;
+        let worst = worst(prediction, &targets);
+        let quality = quality(laplace, prediction, &targets)?;
         let negative_ends = negative_ends(prediction, training.as_ref(), options.level)?;
         let promise = promise(&left_out, &reports[shown], shown, &scored.origin);
         progress.check()?;
         let beside = beside(laplace, held_out.map(|_| &used), progress)?;
         let pictures = pictures(laplace, (&methods, shown), training.as_ref(), &used, options)?;
         let inputs: Vec<String> = pictures.influences.iter().map(|(name, _)| name.clone()).collect();
-        let conditional = conditional(&predictions[shown], &used, &inputs)?;
+        let conditional = conditional(&predictions[shown], (&used, &targets), &inputs)?;
         let samples = methods.iter().find_map(|method| match method {
             Method::Samples(samples) => Some(samples),
             _ => None,
@@ -163,7 +166,7 @@ fn promise(left_out: &LeftOut, report: &MethodReport, shown: usize, origin: &Ori
 fn negative_ends(prediction: &Prediction, training: Option<&Dataset>, level: f64) -> Result<Option<f64>> {
     let real = prediction.family().likelihood().kind() == TargetKind::Real;
     let Some(training) = training.filter(|_| real) else { return Ok(None) };
-    if training.targets().iter().any(|target| *target < 0.0) {
+    if training.targets().columns().into_iter().take(training.schema().targets().len()).flatten().any(|target| *target < 0.0) {
         return Ok(None);
     }
     let (lower, _) = prediction.interval(level)?;
@@ -186,7 +189,7 @@ fn with_samples_drawn(laplace: &Laplace, methods: &[Method], progress: &dyn Prog
 fn training_data(laplace: &Laplace) -> Result<Option<Dataset>> {
     let (Some(data), schema) = (laplace.data(), laplace.schema()) else { return Ok(None) };
     let inputs = schema.restore_inputs(data.inputs().view())?;
-    let targets = schema.restore_mean(data.targets().view())?;
+    let targets = schema.restore_targets(data.targets().view())?;
     Dataset::new(inputs, targets)?.with_schema(schema.without_scaling()).map(Some)
 }
 

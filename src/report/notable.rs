@@ -15,7 +15,9 @@ const SHOWN: usize = 5;
 /// Of the training rows, each predicted without itself.
 pub(super) fn notable(closed: &ClosedForms, training: &Dataset) -> Result<Notable> {
     let loo = &closed.linearized;
-    let residuals = residuals(&closed.linearized_prediction, training.targets());
+    let prediction = &closed.linearized_prediction;
+    let (prediction, targets) = prediction.beside(training.targets())?;
+    let residuals = residuals(&prediction, &targets.to_owned());
     let influence: Vec<f64> =
         loo.with_all_data.iter().zip(&loo.pointwise).map(|(with, without)| with - without).collect();
     let row = |row: usize| NotableRow {

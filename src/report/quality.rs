@@ -12,7 +12,10 @@ use crate::predict::Prediction;
 /// Of the scored rows.
 pub(super) fn quality(laplace: &Laplace, prediction: &Prediction, targets: &Array2<f64>) -> Result<Quality> {
     let training = match laplace.data() {
-        Some(data) => Some(laplace.schema().restore_mean(data.targets().view())?),
+        Some(data) => {
+            let observed = prediction.family().observed(data.targets().view(), laplace.model().n_outputs());
+            Some(laplace.schema().restore_targets(observed)?)
+        }
         None => None,
     };
     Ok(Quality {

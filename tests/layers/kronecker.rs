@@ -13,7 +13,7 @@ fn the_blocks_of_parameters_without_matrix_form_are_exact() {
     for Case { network, map, name, .. } in cases() {
         let (theta, p) = (network.parameters(), map.n_outputs());
         let seeds = normal_vector(POINTS * p * p, 81);
-        let sums = pulled_back(&map, theta, &seeds, p).kronecker();
+        let sums = pulled_back(&map, theta, &seeds, p).kronecker(&[]);
         let rows = dense(&map, theta, &seeds, p);
         let shapes = network.blocks();
         assert_eq!(shapes.len(), sums.len(), "{name}");
@@ -52,7 +52,7 @@ fn the_factors_of_a_convolution_are_sums_over_points_and_positions() -> Outcome 
     let with_probe = Network::new(probed, theta)?;
 
     let seeds = normal_vector(POINTS * 3 * 3, 7);
-    let sums = pulled_back(&bound(network.architecture(), &inputs), network.parameters(), &seeds, 3).kronecker();
+    let sums = pulled_back(&bound(network.architecture(), &inputs), network.parameters(), &seeds, 3).kronecker(&[]);
     let rows = dense(&bound(with_probe.architecture(), &inputs), with_probe.parameters(), &seeds, 3);
     let factors = matrices(&sums);
     let positions = output.pixels();
@@ -91,7 +91,7 @@ fn a_convolution_with_one_position_is_a_linear_layer() -> Outcome {
     let [left, right] = [&as_conv, &as_linear].map(|architecture| bound(architecture, &inputs));
     let same = |a: &Mat<f64>, b: &Mat<f64>| assert_all_close(&as_list(a), &as_list(b), 1e-14, "one position");
     same(&dense(&left, theta, &seeds, 2), &dense(&right, theta, &seeds, 2));
-    let [left, right] = [left, right].map(|map| pulled_back(&map, theta, &seeds, 2).kronecker());
+    let [left, right] = [left, right].map(|map| pulled_back(&map, theta, &seeds, 2).kronecker(&[]));
     let (left, right) = (matrices(&left), matrices(&right));
     for (left, right) in left.iter().zip(&right) {
         assert_eq!(left.count, right.count);

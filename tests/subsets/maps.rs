@@ -153,7 +153,7 @@ fn blocks_are_whole_layers_or_the_exact_rest_of_one() -> Outcome {
         let seeds = normal_vector(POINTS * p * p, 6);
         let pulled = rows(&map, model.parameters(), &seeds, p)?;
         let all = dense(&*pulled);
-        let sums = pulled.kronecker();
+        let sums = pulled.kronecker(&[]);
         assert_eq!(sums.len(), shapes.len(), "{name}");
         assert_eq!(shapes.iter().map(|shape| shape.size()).sum::<usize>(), model.n_params(), "{name}");
         let mut start = 0;

@@ -13,11 +13,12 @@
 //! importance ratios 1/p(yₙ | θ), which k̂ estimates from samples.
 
 use faer::Mat;
-use ndarray::{Array2, ArrayView2, Axis};
+use ndarray::{Array1, Array2, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::laplace::{CurvatureKind, Laplace};
+use crate::likelihood::RowLikelihood;
 use crate::linalg::{symmetric_eigen, threads_are_free};
 use crate::predict::{LatentGaussian, Link, Prediction, Predictive, linearized};
 
@@ -60,13 +61,14 @@ impl ClosedForms {
         let with_all = linearized(laplace, data.inputs())?;
         let Cavities { latent, leverages } = Cavities::of(laplace, &with_all, data.targets().view())?;
         let predict = |predictive| Prediction::new(family.clone(), predictive, None, schema);
-        let targets = schema.restore_mean(data.targets().view())?;
+        let targets = schema.restore_targets(data.targets().view())?;
+        let weights = Array1::from(family.weights(data.targets().view(), laplace.model().n_outputs()));
         let assemble = |method: &str, left_out: &Prediction, with_all: &Prediction| -> Result<LeaveOneOut> {
             Ok(LeaveOneOut {
                 method: method.to_string(),
                 estimator: Estimator::ClosedForm,
-                pointwise: left_out.log_densities(&targets)?.to_vec(),
-                with_all_data: with_all.log_densities(&targets)?.to_vec(),
+                pointwise: (left_out.log_densities(&targets)? * &weights).to_vec(),
+                with_all_data: (with_all.log_densities(&targets)? * &weights).to_vec(),
                 k: leverages.clone(),
                 ranks: left_out.ranks(&targets)?,
             })
@@ -102,16 +104,17 @@ struct Cavity {
 impl Cavities {
     fn of(laplace: &Laplace, with_all: &LatentGaussian, targets: ArrayView2<'_, f64>) -> Result<Self> {
         let p = with_all.mean.ncols();
-        let (likelihood, temperature) = (laplace.family().likelihood(), laplace.temperature());
+        let temperature = laplace.temperature();
         let empirical = laplace.curvature_kind() == CurvatureKind::EmpiricalFisher;
         let of_point = |n: usize| -> Result<Cavity> {
-            let target = targets.row(n).to_vec();
+            let row = targets.row(n).to_vec();
+            let RowLikelihood { likelihood, target, weight, .. } = laplace.family().of_row(&row, p);
             let (mut score, mut whitening) = (vec![0.0; p], vec![0.0; p * p]);
             let outputs = with_all.mean.row(n).to_vec();
-            likelihood.gradient(&target, &outputs, &mut score);
+            likelihood.gradient(target, &outputs, &mut score);
             if empirical {
                 // H = ssᵀ: one column is enough.
-                (0..p).for_each(|i| whitening[i * p] = score[i]);
+                (0..p).for_each(|i| whitening[i * p] = score[i] / weight.sqrt().max(f64::MIN_POSITIVE));
             } else {
                 likelihood.whitening(&outputs, &mut whitening);
             }

@@ -168,11 +168,16 @@ impl LeaveOneOut {
     /// # Ok::<(), riemannian_laplace::Error>(())
     /// ```
     pub fn of_log_likelihoods(log_likelihoods: ArrayView2<'_, f64>) -> Result<Self> {
-        Ok(Self::weighted(log_likelihoods, 1.0)?.0)
+        Ok(Self::weighted(log_likelihoods, 1.0, &vec![1.0; log_likelihoods.ncols()])?.0)
     }
 
-    /// The same with likelihoods to the power 1/T in the posterior, and the weights: samples × points.
-    fn weighted(log_likelihoods: ArrayView2<'_, f64>, temperature: f64) -> Result<(Self, Array2<f64>)> {
+    /// The same with likelihoods to the power 1/T in the posterior and with points that count several times, and the weights of
+    /// the samples: samples × points.
+    fn weighted(
+        log_likelihoods: ArrayView2<'_, f64>,
+        temperature: f64,
+        counts: &[f64],
+    ) -> Result<(Self, Array2<f64>)> {
         let (samples, points) = log_likelihoods.dim();
         if samples == 0 {
             return Err(Error::NoRows { what: "the samples".to_string() });
@@ -189,11 +194,12 @@ impl LeaveOneOut {
             k: Vec::with_capacity(points),
             ranks: None,
         };
-        for (logs, mut weights) in log_likelihoods.columns().into_iter().zip(weights.columns_mut()) {
-            let ratios: Vec<f64> = logs.iter().map(|log| -log / temperature).collect();
+        for ((logs, mut weights), count) in log_likelihoods.columns().into_iter().zip(weights.columns_mut()).zip(counts) {
+            let ratios: Vec<f64> = logs.iter().map(|log| -count * log / temperature).collect();
             let smoothed = smooth_weights(&ratios);
-            loo.pointwise.push(log_sum_exp(smoothed.log_weights.iter().zip(logs).map(|(weight, log)| weight + log)));
-            loo.with_all_data.push(log_sum_exp(logs.iter().copied()) - (samples as f64).ln());
+            let left_out = log_sum_exp(smoothed.log_weights.iter().zip(logs).map(|(weight, log)| weight + log));
+            loo.pointwise.push(count * left_out);
+            loo.with_all_data.push(count * (log_sum_exp(logs.iter().copied()) - (samples as f64).ln()));
             loo.k.push(smoothed.k);
             weights.iter_mut().zip(&smoothed.log_weights).for_each(|(weight, log)| *weight = log.exp());
         }
@@ -204,9 +210,10 @@ impl LeaveOneOut {
     fn of_sampled(laplace: &Laplace, method: &str, sampled: &SampledPredictive) -> Result<Self> {
         let data = laplace.data().ok_or(Error::NoTrainingData { what: "leave-one-out" })?;
         let log_likelihoods = sampled.log_likelihoods(data.targets())?;
-        let (loo, weights) = Self::weighted(log_likelihoods.view(), laplace.temperature())?;
+        let counts = laplace.family().weights(data.targets().view(), laplace.model().n_outputs());
+        let (loo, weights) = Self::weighted(log_likelihoods.view(), laplace.temperature(), &counts)?;
         let shift = laplace.schema().log_density_shift();
-        let in_units = |logs: Vec<f64>| logs.into_iter().map(|log| log + shift).collect();
+        let in_units = |logs: Vec<f64>| logs.into_iter().zip(&counts).map(|(log, count)| log + count * shift).collect();
         Ok(Self {
             method: method.to_string(),
             ranks: sampled.weighted_ranks(data.targets(), weights.view())?,

@@ -84,7 +84,7 @@ pub(super) fn loaded_numbers(problem: &Problem) -> f64 {
 
 pub(super) fn begin(problem: &Problem) -> Result<Box<dyn Curvature>> {
     let inputs = Array2::zeros((0, problem.model.n_inputs()));
-    let targets = Array2::zeros((0, problem.family.likelihood().n_targets(problem.model.n_outputs())));
+    let targets = Array2::zeros((0, problem.family.row_width(problem.model.n_outputs())));
     Ok(Box::new(TrainingRows { problem: problem.clone(), inputs, targets }))
 }
 

@@ -210,19 +210,20 @@ impl<'a> Swept<'a> {
     }
 
     /// Adds the curvature of the blocks, in the order of [`Graph::blocks`]: the exact block Σₘ rowₘᵀrowₘ of a dense one; Σ hhᵀ,
-    /// their number and Σ δδᵀ of a matrix, over points and taps (KFAC-expand).
-    pub fn kronecker(self, sums: &mut [BlockSums]) {
+    /// their number and Σ δδᵀ of a matrix, over points and taps (KFAC-expand); points count as often as their weights say.
+    pub fn kronecker(self, weights: &[f64], sums: &mut [BlockSums]) {
+        let count = |points: usize| if weights.is_empty() { points as f64 } else { weights.iter().sum() };
         for (bundle, sums) in self.graph.bundles.iter().zip(sums) {
             match (&bundle.uses, sums) {
                 (Uses::Single { node, .. }, BlockSums::Matrix(factors)) => {
                     let rows = self.rows(*node);
-                    multiply_by_own_transpose(factors.inputs.as_mut(), Accum::Add, rows.inputs.transpose());
+                    add_squared_inputs(rows.inputs, weights, &mut factors.inputs);
                     multiply_by_own_transpose(
                         factors.sensitivities.as_mut(),
                         Accum::Add,
                         rows.sensitivities.transpose(),
                     );
-                    factors.count += rows.n_points() as f64;
+                    factors.count += count(rows.n_points());
                 }
                 (Uses::Matrix { nodes, transposed, .. }, BlockSums::Matrix(factors)) => {
                     for tap in self.taps(nodes) {
@@ -231,9 +232,9 @@ impl<'a> Swept<'a> {
                             false => (&mut factors.inputs, &mut factors.sensitivities),
                             true => (&mut factors.sensitivities, &mut factors.inputs),
                         };
-                        multiply_by_own_transpose(inputs.as_mut(), Accum::Add, tap.inputs.get().transpose());
+                        add_squared_inputs(tap.inputs.get(), weights, inputs);
                         multiply_by_own_transpose(deltas.as_mut(), Accum::Add, tap.deltas.get().transpose());
-                        factors.count += self.tapes.points as f64;
+                        factors.count += count(self.tapes.points);
                     }
                 }
                 (_, BlockSums::Dense(sum)) => {
@@ -273,6 +274,15 @@ impl<'a> Swept<'a> {
             }
         }
     }
+}
+
+/// Adds Σₙ wₙ hₙhₙᵀ.
+fn add_squared_inputs(inputs: MatRef<'_, f64>, weights: &[f64], sum: &mut Mat<f64>) {
+    if weights.is_empty() {
+        return multiply_by_own_transpose(sum.as_mut(), Accum::Add, inputs.transpose());
+    }
+    let weighted = Mat::from_fn(inputs.nrows(), inputs.ncols(), |n, i| weights[n].sqrt() * inputs[(n, i)]);
+    multiply_by_own_transpose(sum.as_mut(), Accum::Add, weighted.transpose());
 }
 
 fn scale(factor: f64, matrix: MatMut<'_, f64>) {
