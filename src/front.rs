@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView2};
 
 use crate::data::Dataset;
-use crate::error::Result;
+use crate::error::{Result, check_size};
 use crate::evaluate::{
     self, Influence, LeaveOneOut, TemperOptimum, TemperOptions, ValidationOptimum, ValidationOptions,
 };
@@ -14,6 +14,7 @@ use crate::geodesic::{
     Watch,
 };
 use crate::laplace::Laplace;
+use crate::metric::Metric;
 use crate::predict::{self, Draws, JointGaussian, LatentGaussian, Method, Prediction};
 use crate::progress::Progress;
 use crate::suggest::{self, Goal, SuggestOptions, Suggestions};
@@ -141,6 +142,33 @@ impl Laplace {
         watch: Watch<'_>,
     ) -> Result<Samples> {
         geodesic::sample_posterior_watched(self, metric, how, options, watch)
+    }
+
+    /// Samples along the geodesics of a metric of one's own, over the model's parameters: velocities are drawn from the
+    /// posterior's precision at θ̂. Without data of its own a metric certifies the law alone.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use riemannian_laplace::internals::metric;
+    /// use riemannian_laplace::prelude::*;
+    ///
+    /// let network = Network::random(Architecture::new(&[1, 2, 1], Activation::Tanh)?, 1);
+    /// let data = Dataset::new(array![[0.0], [1.0]], array![[0.2], [0.7]])?;
+    /// let laplace = Laplace::fit(network, data, Family::gaussian(0.5)?, &FitOptions::default())?;
+    /// let sampler = SamplerOptions { range: 0..3, ..Default::default() };
+    /// let flat = laplace.sample_riemannian_under(&metric::euclidean(7), &sampler, &())?;
+    /// let known = laplace.sample_riemannian(MetricName::Euclidean, &sampler, &())?;
+    /// assert_eq!(flat.theta, known.theta);
+    /// # Ok::<(), riemannian_laplace::Error>(())
+    /// ```
+    pub fn sample_riemannian_under(
+        &self,
+        metric: &dyn Metric,
+        options: &SamplerOptions,
+        progress: &dyn Progress,
+    ) -> Result<Samples> {
+        check_size("number of parameters of the metric", self.parameters().len(), metric.n_params())?;
+        geodesic::sample(metric, self.parameters(), &**self.precision(), options, progress)
     }
 
     /// The geodesics from θ̂ with the given velocities, one per row.

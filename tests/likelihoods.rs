@@ -4,12 +4,16 @@
 
 mod common;
 
+#[path = "likelihoods/binomial.rs"]
+mod binomial;
 #[path = "likelihoods/checks.rs"]
 mod checks;
 #[path = "likelihoods/gamma.rs"]
 mod gamma;
 #[path = "likelihoods/negative_binomial.rs"]
 mod negative_binomial;
+#[path = "likelihoods/ordinal.rs"]
+mod ordinal;
 #[path = "likelihoods/own.rs"]
 mod own;
 #[path = "likelihoods/student_t.rs"]

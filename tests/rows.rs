@@ -1,6 +1,9 @@
 //! What is known of rows besides their targets: weights against replicated rows, known noise against a likelihood that is told
 //! it, counts of trials against single trials.
 
+use std::path::Path;
+use std::process::Command;
+
 use ndarray::{Array2, Axis, array, concatenate};
 use riemannian_laplace::internals::data::KnownColumn;
 use riemannian_laplace::internals::evaluate::ClosedForms;
@@ -307,5 +310,102 @@ fn geodesics_of_weighted_rows_are_those_of_their_copies() -> Result<()> {
             assert!((a - b).abs() < 1e-6, "{name}: {a} for {b}");
         }
     }
+    Ok(())
+}
+
+/// Runs the program; its standard output, or its message.
+fn rla(arguments: &[&str], folder: &Path) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rla")).args(arguments).current_dir(folder).output().expect("rla runs");
+    let text = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.success(), String::from_utf8(text).expect("text"))
+}
+
+fn evidence(arguments: &[&str], folder: &Path) -> f64 {
+    let (done, text) = rla(arguments, folder);
+    assert!(done, "{text}");
+    let key = "\"log_marginal_likelihood\":";
+    let rest = &text[text.find(key).expect("the evidence") + key.len()..];
+    let end = rest.find([',', '\n']).expect("its end");
+    rest[..end].trim().parse().expect("a number")
+}
+
+/// Whole, in batches, and in parts that are merged, the program counts rows by their weights.
+#[test]
+fn the_program_reads_weights_in_every_way_that_it_reads_rows() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let family = family("gaussian")?;
+    network(&family)?.save(&folder.path().join("model.safetensors"))?;
+    let (inputs, targets) = (inputs(), targets(&family));
+    let mut weighted = "a,w,b,y\n".to_string();
+    let mut replicated = "a,b,y\n".to_string();
+    // Several blocks of rows, so that parts are not empty.
+    for repeat in 0..20 {
+        for n in 0..12 {
+            let (a, b, y) = (inputs[(n, 0)] + 0.01 * f64::from(repeat), inputs[(n, 1)], targets[(n, 0)]);
+            weighted += &format!("{a},{},{b},{y}\n", WEIGHTS[n]);
+            replicated += &format!("{a},{b},{y}\n").repeat(WEIGHTS[n] as usize);
+        }
+    }
+    std::fs::write(folder.path().join("w.csv"), weighted).expect("written");
+    std::fs::write(folder.path().join("r.csv"), replicated).expect("written");
+    let common = ["--model", "model.safetensors", "--activation", "tanh", "--target", "y", "--likelihood", "gaussian", "--sigma", "0.5"];
+    let fit = |data: &'static str, more: &[&'static str], out: &'static str| {
+        [&["fit", "--json", "--data", data, "--out", out][..], &common, more].concat()
+    };
+    let expected = evidence(&fit("r.csv", &[], "r.safetensors"), folder.path());
+    let weights = ["--weights-column", "w"];
+    close(evidence(&fit("w.csv", &weights, "whole.safetensors"), folder.path()), expected, "whole");
+    let streamed = [&weights[..], &["--without-data"]].concat();
+    close(evidence(&fit("w.csv", &streamed, "streamed.safetensors"), folder.path()), expected, "in batches");
+    for (shard, out) in [("1/2", "one.safetensors"), ("2/2", "two.safetensors")] {
+        let (done, text) = rla(&fit("w.csv", &[&weights[..], &["--shard", shard]].concat(), out), folder.path());
+        assert!(done, "{text}");
+    }
+    let merge = ["merge", "--json", "one.safetensors", "two.safetensors", "--out", "merged.safetensors"];
+    let (done, text) = rla(&merge, folder.path());
+    assert!(done, "{text}");
+    // The posterior knows the column; scores and predictions do without it.
+    let more = ["fit", "--json", "--from", "whole.safetensors", "--data", "w.csv", "--out", "more.safetensors"];
+    assert!(evidence(&more, folder.path()).is_finite());
+    let loaded = Laplace::load(&folder.path().join("merged.safetensors"))?;
+    close(loaded.log_marginal_likelihood(), expected, "merged");
+    for arguments in [
+        ["evaluate", "--posterior", "whole.safetensors", "--data", "r.csv", "--json"],
+        ["predict", "--posterior", "whole.safetensors", "--inputs", "r.csv", "--quiet"],
+    ] {
+        let (done, text) = rla(&arguments, folder.path());
+        assert!(done, "{text}");
+    }
+    let (done, text) = rla(&fit("r.csv", &weights, "x.safetensors"), folder.path());
+    assert!(!done && text.contains('w') && text.contains("r.csv"), "{text}");
+    Ok(())
+}
+
+/// Rows whose noise is known have wider intervals; the file's column is found again by name.
+#[test]
+fn predictions_use_the_columns_of_known_values_that_a_file_has() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    network(&family("gaussian")?)?.save(&folder.path().join("model.safetensors"))?;
+    let (inputs, targets) = (inputs(), targets(&family("gaussian")?));
+    let mut text = "a,b,y,s\n".to_string();
+    (0..12).for_each(|n| text += &format!("{},{},{},{}\n", inputs[(n, 0)], inputs[(n, 1)], targets[(n, 0)], 0.2 + 0.1 * n as f64));
+    std::fs::write(folder.path().join("data.csv"), text).expect("written");
+    let fit = "fit --quiet --model model.safetensors --activation tanh --data data.csv --target y --likelihood gaussian \
+               --noise-column s --out posterior.safetensors";
+    let (done, text) = rla(&fit.split_whitespace().collect::<Vec<_>>(), folder.path());
+    assert!(done, "{text}");
+    std::fs::write(folder.path().join("with.csv"), "s,a,b\n0.1,0.3,0.2\n2,0.3,0.2\n").expect("written");
+    std::fs::write(folder.path().join("without.csv"), "a,b\n0.3,0.2\n").expect("written");
+    let aleatoric = |file: &str| -> Vec<f64> {
+        let (done, text) = rla(&["predict", "--quiet", "--posterior", "posterior.safetensors", "--inputs", file], folder.path());
+        assert!(done, "{text}");
+        let place = text.lines().next().expect("a header").split(',').position(|name| name == "aleatoric_variance");
+        let value = |line: &str| line.split(',').nth(place.expect("the column")).expect("a cell").parse().expect("a number");
+        text.lines().skip(1).map(value).collect()
+    };
+    let with = aleatoric("with.csv");
+    close(with[0], 0.01, "0.1²");
+    close(with[1], 4.0, "2²");
+    assert!(aleatoric("without.csv")[0] < 1e-15);
     Ok(())
 }

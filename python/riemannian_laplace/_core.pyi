@@ -15,6 +15,9 @@ _Watch = Callable[[int], None] | None
 def activations() -> list[str]:
     """The activations by name."""
 
+def likelihoods() -> list[str]:
+    """The likelihoods by name."""
+
 def set_memory_limit(n_bytes: int | None) -> None:
     """Sets the most memory, in bytes, that the engine may take; None for what the machine has."""
 

@@ -24,12 +24,22 @@ from riemannian_laplace.data import (
 )
 from riemannian_laplace.errors import InputError, LaplaceWarning, NotFittedError
 from riemannian_laplace.progress import watch
-from riemannian_laplace.settings import curvature_of, floats, integers, plain, read_scaling, vector
+from riemannian_laplace.settings import CLASSES, curvature_of, floats, integers, plain, read_scaling, vector
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["FittedModel"]
+
+
+def _known_values(values: Any, kind: str, rows: int) -> Matrix:
+    """A column for each target of what is known of the rows."""
+    block = np.asarray(values, dtype=np.float64)
+    block = block[:, None] if block.ndim == 1 else block
+    if block.ndim != 2 or len(block) != rows:
+        name = "sample_weight" if kind == "weight" else kind
+        raise InputError(f"{name} has the shape {np.shape(values)}; give one number for each of the {rows} rows")
+    return block
 
 
 class FittedModel:
@@ -169,6 +179,10 @@ class FittedModel:
         targets: Any = None,
         override: bool = True,
         progress_bar: bool = True,
+        *,
+        sample_weight: Any = None,
+        noise: Any = None,
+        trials: Any = None,
     ) -> Self:
         """Fits the posterior around the model's weights.
 
@@ -183,12 +197,21 @@ class FittedModel:
             Whether to start afresh; ``False`` adds the data to those of earlier fits.
         progress_bar
             Whether long fits show their progress, in terminals and notebooks.
+        sample_weight
+            How often each row counts: a row of weight 2 is that row twice, one of weight 0 is not there.
+        noise
+            For ``"regression"``: the known standard deviation of each target's noise, in units of the target.
+            ``sigma_noise`` is added to it (its square to the square), and is 0 unless it is given or tuned.
+        trials
+            For ``"binomial"``: the number of trials of each row, of which the target counts the successes.
         """
         if isinstance(targets, bool):
             targets, override = None, targets
         if override and self.model is None:
             raise InputError("a posterior that was read from a file has no model to fit; give load() one")
         if not override and self._posterior is not None:
+            if sample_weight is not None or noise is not None or trials is not None:
+                raise InputError("sample_weight, noise and trials belong to a fit of all data at once, not to override=False")
             return self._add(read_data(train_loader, targets, self._keys), progress_bar)
         with watch("fitting", enabled=progress_bar) as bar:
             bound, inputs, matrix, labels = self._read(train_loader, targets)
@@ -196,7 +219,7 @@ class FittedModel:
                 warnings.warn(note, LaplaceWarning, stacklevel=2)
             name = models.likelihood_name(self.likelihood, bound.network.n_outputs)
             known = None if bound.classes is None else [str(label) for label in bound.classes]
-            read = read_targets(labels, classes=name in ("categorical", "bernoulli"), known=known)
+            read = read_targets(labels, classes=name in CLASSES, known=known)
             if matrix.shape[0] and not np.isfinite(matrix).all() and bound.features is not None:
                 raise InputError("the features before the last layer are not finite; look for NaN in the inputs")
             columns = {
@@ -204,8 +227,14 @@ class FittedModel:
                 "targets": read.names,
                 "classes": read.classes,
                 "scaling": self._scaling,
+                "known": [],
             }
             values = read.values
+            for kind, given in (("noise", noise), ("trials", trials), ("weight", sample_weight)):
+                if given is not None:
+                    block = _known_values(given, kind, len(matrix))
+                    values = np.concatenate([values, block], axis=1)
+                    columns["known"] += [kind] * block.shape[1]
             if self.n_subset is not None and self.n_subset < len(matrix):
                 chosen = np.sort(np.random.default_rng(self.seed).permutation(len(matrix))[: self.n_subset])
                 matrix, values = matrix[chosen], values[chosen]
@@ -424,7 +453,7 @@ class FittedModel:
     # Inputs and targets
 
     def _is_classifier(self) -> bool:
-        return self._ready().likelihood in ("categorical", "bernoulli")
+        return self._ready().likelihood in CLASSES
 
     def _inputs(self, x: Any) -> Inputs:
         """Inputs of any kind; batches one after another."""

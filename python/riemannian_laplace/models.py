@@ -54,7 +54,7 @@ def likelihood_name(likelihood: str, n_outputs: int | None = None) -> str:
     if name == "reward_modeling":
         # Of two rewards the greater one is preferred: a choice between two classes.
         return "categorical"
-    known = ("gaussian", "heteroscedastic", "categorical", "bernoulli", "poisson")
+    known = _core.likelihoods()
     if name not in known:
         raise InputError(f"there is no likelihood `{name}`; use regression, classification or one of {', '.join(known)}")
     return name

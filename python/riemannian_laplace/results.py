@@ -14,7 +14,7 @@ import numpy as np
 from riemannian_laplace import _core
 from riemannian_laplace.data import is_torch, like, read_targets
 from riemannian_laplace.errors import InputError, UnsupportedError
-from riemannian_laplace.settings import from_bytes, to_bytes
+from riemannian_laplace.settings import CLASSES, from_bytes, to_bytes
 
 __all__ = ["MeanCovariance", "Prediction", "normalised_bridge"]
 
@@ -77,7 +77,7 @@ class Prediction:
         # Of what was given, only the kind is kept.
         self._kind = like(np.zeros(0), given)
         self._classes, self._names = posterior.classes, posterior.target_names
-        self._is_classifier = posterior.likelihood in ("categorical", "bernoulli")
+        self._is_classifier = posterior.likelihood in CLASSES
 
     def _as_given(self, values: Any) -> Any:
         return None if values is None else like(values, self._kind)

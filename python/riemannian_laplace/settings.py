@@ -15,6 +15,9 @@ from riemannian_laplace.errors import FileError, InputError, UnsupportedError
 
 __all__ = ["curvature_of", "floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes", "vector", "write_whole"]
 
+#: Likelihoods whose targets are classes.
+CLASSES = ("categorical", "bernoulli", "ordinal")
+
 
 def plain(name: str) -> str:
     """A name, or the value of an enumeration of names."""

@@ -69,7 +69,7 @@ class _LaplaceEstimator(BaseEstimator):  # type: ignore[misc]
             "activation": {"logistic": "sigmoid"}.get(self.activation, self.activation),
             "seed": seed,
         }
-        columns = {"inputs": None, "targets": None, "classes": None, "scaling": read_scaling(scaling)}
+        columns = {"inputs": None, "targets": None, "classes": None, "scaling": read_scaling(scaling), "known": []}
         targets = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
         self.network_, precision, sigma = _core.train(x, targets, columns, plan)
         if sigma is not None:

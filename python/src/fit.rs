@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 use pyo3::prelude::*;
-use riemannian_laplace::internals::data::Standardization;
+use riemannian_laplace::internals::data::{KnownColumn, Standardization, for_classes_of};
+use riemannian_laplace::internals::likelihood::Known;
 use riemannian_laplace::{
     CurvatureKind, Dataset, Family, FitOptions, Laplace, Model, PriorMean, PriorValues, Progress, Result, Scaling,
     Schema, Structure, Weights,
@@ -22,6 +23,8 @@ pub struct Columns {
     targets: Option<Vec<String>>,
     classes: Option<Vec<String>>,
     scaling: Option<ScaledColumns>,
+    /// What is known of each row: the columns behind the targets, each `noise`, `trials` or `weight`.
+    known: Vec<String>,
 }
 
 /// How the data were scaled before the network saw them.
@@ -35,19 +38,27 @@ struct ScaledColumns {
 impl Columns {
     /// The data with these names.
     pub fn dataset(self, inputs: Array2<f64>, targets: Array2<f64>) -> Result<Dataset> {
-        let unnamed = Schema::unnamed(inputs.ncols(), targets.ncols());
+        let known = self.known.iter().map(|kind| known_column(kind)).collect::<Result<Vec<_>>>()?;
+        let unnamed = Schema::unnamed(inputs.ncols(), targets.ncols() - known.len().min(targets.ncols()));
         let names = |given: Option<Vec<String>>, usual: &[String]| given.unwrap_or_else(|| usual.to_vec());
         let schema = Schema::new(names(self.inputs, unnamed.inputs()), names(self.targets, unnamed.targets()))?;
         let schema = match self.classes {
             Some(classes) => schema.with_classes(classes)?,
             None => schema,
         };
-        let data = Dataset::new(inputs, targets)?.with_schema(schema)?;
+        let data = Dataset::new(inputs, targets)?.with_schema(schema.with_known(known)?)?;
         match self.scaling {
             Some(scaling) => data.scaled_by(scaling.parse()?),
             None => Ok(data),
         }
     }
+}
+
+/// A column by what it holds, under a name that no other column is likely to have.
+fn known_column(kind: &str) -> Result<KnownColumn> {
+    let kind = [Known::Noise, Known::Trials, Known::Weight].into_iter().find(|known| known.name() == kind);
+    let kind = kind.unwrap_or(Known::Weight);
+    Ok(KnownColumn { name: format!("({})", kind.name()), kind })
 }
 
 impl ScaledColumns {
@@ -139,6 +150,12 @@ impl Fit {
         let family = match self.family.sigma() {
             Some(sigma) if self.sigma_given => Family::gaussian_per_output(&data.schema().scale_deviations(sigma))?,
             _ => self.family,
+        };
+        let known = family.with_known(&data.schema().known_kinds())?;
+        let family = match known.known().contains(&Known::Noise) && !self.sigma_given {
+            // Nothing is added to noise that is known, unless it is asked for.
+            true => known.with_dispersions(&[0.0])?,
+            false => for_classes_of(&known, &data, 0)?,
         };
         let first = self.prior_precision.first().copied().unwrap_or(1.0);
         let rule = FitOptions { prior_precision: first.into(), structure: self.structure, ..Default::default() };

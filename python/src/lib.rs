@@ -50,6 +50,12 @@ mod _core {
         riemannian_laplace::Activation::ALL.map(riemannian_laplace::Activation::name).to_vec()
     }
 
+    /// The likelihoods by name.
+    #[pyfunction]
+    fn likelihoods() -> Vec<&'static str> {
+        riemannian_laplace::internals::likelihood::REGISTER.iter().map(|entry| entry.name()).collect()
+    }
+
     /// Sets the most memory, in bytes, that the engine may take; none for what the machine has.
     #[pyfunction]
     #[pyo3(signature = (n_bytes))]

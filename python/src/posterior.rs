@@ -473,7 +473,15 @@ impl Posterior {
     /// Data with the posterior's columns, in their own units.
     pub(crate) fn columns_of(&self, inputs: Array<'_>, targets: Array<'_>) -> riemannian_laplace::Result<Dataset> {
         let data = Dataset::new(inputs.as_array().to_owned(), targets.as_array().to_owned())?;
-        data.with_schema(self.laplace.schema().without_scaling())
+        let schema = self.laplace.schema().without_scaling();
+        // Rows to predict or to score have targets alone, or what is known of them as well.
+        let columns = data.targets().ncols();
+        let schema = match columns {
+            _ if columns == schema.target_columns().len() => schema,
+            _ if columns == schema.targets().len() => schema.with_known(Vec::new())?,
+            _ => schema.without_weights(),
+        };
+        data.with_schema(schema)
     }
 }
 

@@ -10,6 +10,7 @@ mod importance;
 mod influence;
 mod intervals;
 mod leave_one_out;
+mod outputs_hint;
 mod outside;
 mod prior_path;
 mod ranking;
@@ -35,6 +36,7 @@ pub use leave_one_out::{
     ClosedForms, Comparison, Estimator, INCOMPARABLE_SHARE, K_LIMIT, LeaveOneOut, Promise, SmoothedWeights,
     leave_one_out, smooth_weights,
 };
+pub use outputs_hint::OutputsLook;
 pub use outside::{OodScores, Uncertainties, ood_scores};
 pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::auroc;

@@ -48,6 +48,9 @@ const RATES: usize = 400;
 
 /// Writes the outputs.
 pub(super) fn write(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
+    if !setting.family.likelihood().known().is_empty() {
+        return Err(super::refused("a likelihood whose rows have known noise or trials"));
+    }
     match setting.family.likelihood().name() {
         "gaussian" => gaussian(w, setting, outputs),
         "heteroscedastic" => heteroscedastic(w, setting, outputs),

@@ -89,6 +89,9 @@ impl Likelihood for Binomial {
     fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {
         let times = |count: f64, value: f64| if count > 0.0 { count * value } else { 0.0 };
         let log_density = |(&k, &f): (&f64, &f64)| {
+            if k > self.trials {
+                return f64::NEG_INFINITY;
+            }
             self.log_choose(k) - times(k, softplus(-f)) - times(self.trials - k, softplus(f))
         };
         target.iter().zip(outputs).map(log_density).sum()

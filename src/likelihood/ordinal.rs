@@ -1,4 +1,5 @@
-//! Ordered classes by the cumulative logit: P(y ≤ k | f) = S_k = sigmoid(c_k − f) with thresholds c_0 < … < c_{K−2}.
+//! Ordered classes by the cumulative logit: P(y ≤ k | f) = S_k = sigmoid(c_k − f) with thresholds 0 = c_0 < … < c_{K−2}. (The
+//! first is 0, since the network's last bias moves all of them.)
 //!
 //! With S_{−1} = 0, S_{K−1} = 1 and g_k = S_k(1 − S_k): p_k = S_k − S_{k−1}, the score is s_k = S_k + S_{k−1} − 1, the observed
 //! information g_k + g_{k−1}, and H = Σ p_k(g_k + g_{k−1}). Its derivative H′ = Σ p_k s_k (s_k² − 2(g_k + g_{k−1})) gives
@@ -15,21 +16,29 @@ use super::{
 };
 use crate::elementary::{sigmoid, softplus};
 
-/// Bounds of the first threshold, and of the gaps between neighbours.
-const FIRST: (f64, f64) = (-50.0, 50.0);
+/// Bounds of the gaps between neighbouring thresholds.
 const GAP: (f64, f64) = (1e-4, 50.0);
+/// The width of the pieces over which √H is integrated, by Gauss and Legendre's rule of five points.
+const PIECE: f64 = 0.5;
+const LEGENDRE: [(f64, f64); 5] = [
+    (-0.906_179_845_938_664, 0.236_926_885_056_189_1),
+    (-0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
+    (0.0, 0.568_888_888_888_888_9),
+    (0.538_469_310_105_683_1, 0.478_628_670_499_366_47),
+    (0.906_179_845_938_664, 0.236_926_885_056_189_1),
+];
 
 /// A class from 0 to K − 1, whose order means something: a network's one output moves all of them along.
 ///
 /// ```
 /// use riemannian_laplace::internals::likelihood::{Likelihood, Ordinal};
 ///
-/// let grades = Ordinal::new(&[-1.0, 1.0])?;
+/// let grades = Ordinal::new(&[2.0])?; // thresholds 0 and 2
 /// let mut probabilities = [0.0; 3];
-/// grades.mean(&[0.0], &mut probabilities);
+/// grades.mean(&[1.0], &mut probabilities);
 /// assert!((probabilities[0] - 1.0 / (1.0 + 1.0_f64.exp())).abs() < 1e-15);
 /// assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-15);
-/// assert!(Ordinal::new(&[1.0, -1.0]).is_err());
+/// assert!(Ordinal::new(&[-1.0]).is_err());
 /// # Ok::<(), riemannian_laplace::internals::likelihood::NoiseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -47,12 +56,13 @@ struct Class {
 }
 
 impl Ordinal {
-    /// With these thresholds, in increasing order: one fewer than there are classes.
-    pub fn new(thresholds: &[f64]) -> Result<Self, NoiseError> {
-        let ordinal = Self { thresholds: thresholds.to_vec() };
-        if thresholds.is_empty() {
-            return Err(NoiseError::Count { likelihood: "ordinal", expected: 1, found: 0 });
-        }
+    /// With these gaps between neighbouring thresholds: two fewer than there are classes.
+    pub fn new(gaps: &[f64]) -> Result<Self, NoiseError> {
+        let above = gaps.iter().scan(0.0, |sum, gap| {
+            *sum += gap;
+            Some(*sum)
+        });
+        let ordinal = Self { thresholds: std::iter::once(0.0).chain(above).collect() };
         check_parameters(&ordinal.dispersions())?;
         Ok(ordinal)
     }
@@ -96,6 +106,18 @@ impl Ordinal {
         self.classes(f).map(term).sum()
     }
 
+    /// ∫ √H from the middle of the thresholds to f.
+    fn distance(&self, f: f64) -> f64 {
+        let middle = 0.5 * self.thresholds.last().copied().unwrap_or(0.0);
+        let pieces = ((f - middle).abs() / PIECE).ceil().clamp(1.0, 1e4);
+        let half = 0.5 * (f - middle) / pieces;
+        let piece = |index: usize| -> f64 {
+            let centre = middle + half * (2.0 * index as f64 + 1.0);
+            LEGENDRE.iter().map(|(x, weight)| weight * self.information(centre + half * x).sqrt()).sum()
+        };
+        half * (0..pieces as usize).map(piece).sum::<f64>()
+    }
+
     /// ½H′/H, which stays finite where H underflows.
     fn half_log_slope(&self, f: f64) -> f64 {
         let information = self.information(f);
@@ -104,7 +126,7 @@ impl Ordinal {
 }
 
 impl Registered for Ordinal {
-    const HELP: &'static str = "Classes in an order, which --class-names states: one output, and thresholds that are tuned";
+    const HELP: &'static str = "Classes in an order, which --class-names states; one output, and thresholds that are tuned";
 
     fn start() -> Self {
         Self { thresholds: vec![0.0] }
@@ -196,6 +218,12 @@ impl Likelihood for Ordinal {
         true
     }
 
+    /// ∫ √H.
+    fn isometric(&self, outputs: &[f64], isometric: &mut [f64]) -> bool {
+        isometric[0] = self.distance(outputs[0]);
+        true
+    }
+
     fn fisher_quadratic(&self, outputs: &[f64], first: &[f64]) -> f64 {
         self.information(outputs[0]) * first[0] * first[0]
     }
@@ -233,31 +261,17 @@ impl Likelihood for Ordinal {
             Some(*sum / total)
         });
         let thresholds: Vec<f64> = below.take(counts.len().saturating_sub(1)).map(|p| (p / (1.0 - p)).ln()).collect();
-        Some(Arc::new(Self::new(&thresholds).ok()?))
+        let gaps: Vec<f64> = thresholds.windows(2).map(|pair| (pair[1] - pair[0]).clamp(GAP.0, GAP.1)).collect();
+        Some(Arc::new(Self::new(&gaps).ok()?))
     }
 
-    /// The first threshold, and the gaps to the next.
+    /// The gaps between neighbouring thresholds.
     fn dispersions(&self) -> Vec<Dispersion> {
-        let first = self.thresholds.first().copied().unwrap_or(0.0);
-        let free = Dispersion {
-            name: "threshold".to_string(),
-            value: first,
-            bounds: FIRST,
-            is_positive: false,
-            has_units: false,
-        };
         let gap = |(k, pair): (usize, &[f64])| Dispersion::positive(&format!("gap {}", k + 1), pair[1] - pair[0], GAP);
-        std::iter::once(free).chain(self.thresholds.windows(2).enumerate().map(gap)).collect()
+        self.thresholds.windows(2).enumerate().map(gap).collect()
     }
 
     fn with_dispersions(&self, values: &[f64]) -> Result<Arc<dyn Likelihood>, NoiseError> {
-        let thresholds: Vec<f64> = values
-            .iter()
-            .scan(0.0, |sum, value| {
-                *sum += value;
-                Some(*sum)
-            })
-            .collect();
-        Ok(Arc::new(Self::new(&thresholds)?))
+        Ok(Arc::new(Self::new(values)?))
     }
 }

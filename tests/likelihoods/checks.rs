@@ -4,7 +4,7 @@ use ndarray::Array2;
 use riemannian_laplace::internals::evidence::{ModeOptions, Noise, train_to_mode};
 use riemannian_laplace::internals::likelihood::{LatentPoint, Likelihood, TargetKind};
 use riemannian_laplace::{
-    Activation, Dataset, EvidenceOptions, Family, FitOptions, Laplace, Link, Method, Network, Structure,
+    Activation, Dataset, EvidenceOptions, Family, FitOptions, Laplace, Link, Method, Network, Prediction, Structure,
 };
 
 use crate::common::{Outcome, architecture, draw_targets, forward, normal_matrix, random_data, random_network};
@@ -165,6 +165,22 @@ pub fn under_a_gaussian(likelihood: &dyn Likelihood, mean: f64, deviation: f64, 
 /// Evidence and predictive covariance agree in weight space and function space; every structure fits and predicts; its own
 /// file gives the same posterior.
 pub fn structures(family: &Family) -> Outcome {
+    each_structure(family, |prediction, name| {
+        let (lower, upper) = prediction.interval(0.9)?;
+        assert!(lower.iter().zip(&upper).all(|(low, high)| low <= high && high.is_finite()), "{name}");
+        Ok(())
+    })
+}
+
+/// The same of classes, whose probabilities add up to 1.
+pub fn structures_of_classes(family: &Family) -> Outcome {
+    each_structure(family, |prediction, name| {
+        prediction.mean.rows().into_iter().for_each(|row| close(row.sum(), 1.0, 1e-9, name));
+        Ok(())
+    })
+}
+
+fn each_structure(family: &Family, check: impl Fn(&Prediction, &str) -> Outcome) -> Outcome {
     let network = random_network(architecture(&[2, 5, 1], &[true, true], Activation::Tanh), 7);
     let data = random_data(&network, family, 20, 3);
     let fit = |structure: Structure| {
@@ -181,8 +197,7 @@ pub fn structures(family: &Family) -> Outcome {
     for structure in ["full", "kron", "diag", "low-rank:5", "matrix-free"] {
         let laplace = fit(structure.parse()?)?;
         let prediction = laplace.predict(&inputs, &Method::Glm(Link::default()))?;
-        let (lower, upper) = prediction.interval(0.9)?;
-        assert!(lower.iter().zip(&upper).all(|(low, high)| low <= high && high.is_finite()), "{structure}");
+        check(&prediction, structure)?;
         let logs = prediction.log_densities(&draw_targets(
             family,
             &forward(network.architecture(), network.parameters(), &inputs),
@@ -202,6 +217,22 @@ pub fn structures(family: &Family) -> Outcome {
 /// Targets drawn from a line: its weights and the dispersion parameters are found again within three standard errors, and
 /// 90 % intervals hold 88 % to 92 % of 2,000 new points.
 pub fn recovery(truth: &Family, start: &Family, line: [f64; 2]) -> Outcome {
+    let (laplace, held_out) = found_again(truth, start, line)?;
+    let prediction = laplace.predict(held_out.inputs(), &Method::Glm(Link::default()))?;
+    let (lower, upper) = prediction.interval(0.9)?;
+    let ends = lower.iter().zip(&upper).zip(held_out.targets());
+    let inside = ends.filter(|((low, high), y)| (**low..=**high).contains(*y)).count() as f64 / held_out.len() as f64;
+    println!("{}: 90 % intervals hold {:.1} %", truth.likelihood().name(), 100.0 * inside);
+    assert!((0.88..=0.92).contains(&inside), "coverage {inside}");
+    Ok(())
+}
+
+/// The weights of a line and the dispersion parameters behind drawn targets, found again; and 2,000 new points.
+pub fn found_again(
+    truth: &Family,
+    start: &Family,
+    line: [f64; 2],
+) -> Result<(Laplace, Dataset), Box<dyn std::error::Error>> {
     const TRAINING: usize = 1500;
     let shape = || architecture(&[1, 1], &[true], Activation::Identity);
     let source = Network::new(shape(), line.to_vec())?;
@@ -258,11 +289,5 @@ pub fn recovery(truth: &Family, start: &Family, line: [f64; 2]) -> Outcome {
         println!("{}: {} for {}, {:.2} standard errors", found.name, found.value, expected.value, gap / error);
         assert!(gap.abs() < 3.0 * error, "{}: {} for {} ± {error} (log)", found.name, found.value, expected.value);
     }
-    let prediction = laplace.predict(held_out.inputs(), &Method::Glm(Link::default()))?;
-    let (lower, upper) = prediction.interval(0.9)?;
-    let ends = lower.iter().zip(&upper).zip(held_out.targets());
-    let inside = ends.filter(|((low, high), y)| (**low..=**high).contains(*y)).count() as f64 / held_out.len() as f64;
-    println!("{}: 90 % intervals hold {:.1} %", family.likelihood().name(), 100.0 * inside);
-    assert!((0.88..=0.92).contains(&inside), "coverage {inside}");
-    Ok(())
+    Ok((laplace, held_out))
 }

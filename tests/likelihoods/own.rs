@@ -1,12 +1,14 @@
 //! The check of a user's likelihood names the verb that is wrong.
 
 use rand_chacha::ChaCha8Rng;
-use riemannian_laplace::Family;
+use riemannian_laplace::{Activation, Family, FitOptions, Laplace, MetricName, SamplerOptions};
 use riemannian_laplace::internals::likelihood::{
-    Bernoulli, Categorical, Gaussian, Heteroscedastic, Likelihood, Poisson, REGISTER, TargetError, check_likelihood,
+    Bernoulli, Categorical, Density, FromDensity, Gaussian, Heteroscedastic, Likelihood, Poisson, REGISTER, TargetError,
+    TargetKind, check_likelihood,
 };
 
-use crate::common::Outcome;
+use crate::checks::close;
+use crate::common::{Outcome, architecture, random_data, random_network};
 
 #[test]
 fn every_registered_likelihood_passes() -> Outcome {
@@ -105,4 +107,105 @@ fn what_is_wrong_is_named() {
         assert!(error.to_string().contains(&format!("`{verb}` gives")), "{error}");
     }
     assert!(check_likelihood(&Wrong(""), &[3.0], &[0.7]).is_ok());
+}
+
+/// Known distributions by their densities alone.
+#[derive(Debug)]
+enum ByDensity {
+    Counts,
+    Noisy,
+    Times,
+}
+
+impl Density for ByDensity {
+    fn name(&self) -> &'static str {
+        "by-density"
+    }
+
+    fn kind(&self) -> TargetKind {
+        match self {
+            ByDensity::Counts => TargetKind::Count,
+            ByDensity::Noisy => TargetKind::Real,
+            ByDensity::Times => TargetKind::Positive,
+        }
+    }
+
+    fn n_outputs(&self) -> usize {
+        if let ByDensity::Noisy = self { 2 } else { 1 }
+    }
+
+    fn log_density(&self, y: f64, f: &[f64]) -> f64 {
+        match self {
+            ByDensity::Counts => Poisson.log_density(&[y], f),
+            ByDensity::Noisy => Heteroscedastic.log_density(&[y], f),
+            // Exponential in the log mean: a gamma distribution of shape 1.
+            ByDensity::Times => -f[0] - y * (-f[0]).exp(),
+        }
+    }
+
+    fn location(&self, f: &[f64]) -> (f64, f64) {
+        match self {
+            ByDensity::Counts => (f[0].exp(), (0.5 * f[0]).exp()),
+            ByDensity::Noisy => (f[0], (0.5 * f[1]).exp()),
+            ByDensity::Times => (f[0].exp(), f[0].exp()),
+        }
+    }
+}
+
+#[test]
+fn a_density_alone_gives_the_geometry_of_the_closed_forms() -> Outcome {
+    let written = |length: usize, write: &dyn Fn(&mut [f64])| {
+        let mut values = vec![f64::NAN; length];
+        write(&mut values);
+        values
+    };
+    let near = |found: &[f64], expected: &[f64], what: &str| {
+        for (a, b) in found.iter().zip(expected) {
+            assert!((a - b).abs() < 1e-6 * (1.0 + b.abs()), "{what}: {found:?} for {expected:?}");
+        }
+    };
+    let cases: [(ByDensity, &dyn Likelihood, Vec<f64>, Vec<f64>); 2] = [
+        (ByDensity::Counts, &Poisson, vec![1.3], vec![4.0]),
+        (ByDensity::Noisy, &Heteroscedastic, vec![0.4, -1.1], vec![0.9]),
+    ];
+    for (density, closed, f, y) in cases {
+        let (p, own) = (f.len(), FromDensity(density));
+        check_likelihood(&own, &y, &f)?;
+        let (first, second) = (&[0.7, -0.4][..p], &[0.2, 1.1][..p]);
+        near(&written(p, &|into| own.gradient(&y, &f, into)), &written(p, &|into| closed.gradient(&y, &f, into)), "score");
+        let fisher = |likelihood: &dyn Likelihood| written(p * p, &|into| likelihood.fisher(&f, into));
+        near(&fisher(&own), &fisher(closed), "Fisher");
+        // R z, since roots may differ by a rotation.
+        let force = |likelihood: &dyn Likelihood| {
+            let root = written(p * p, &|into| likelihood.whitening(&f, into));
+            let z = written(p, &|into| likelihood.whitened_force(&f, first, second, into));
+            (0..p).map(|k| (0..p).map(|j| root[k * p + j] * z[j]).sum()).collect::<Vec<f64>>()
+        };
+        near(&force(&own), &force(closed), "force");
+        for value in [0.0, 1.0, 5.0] {
+            let (found, expected) = (own.cumulative(&f, 0, value), closed.cumulative(&f, 0, value));
+            assert!((found - expected).abs() < 3e-3, "P(y ≤ {value}): {found} for {expected}");
+        }
+    }
+    check_likelihood(&FromDensity(ByDensity::Times), &[1.2], &[0.4])?;
+    Ok(())
+}
+
+/// Through a posterior: evidence, predictions and certified geodesics of the density are those of the closed form.
+#[test]
+fn a_density_alone_reaches_every_method() -> Outcome {
+    let network = random_network(architecture(&[1, 3, 1], &[true, true], Activation::Tanh), 4);
+    let poisson = Family::new(Poisson);
+    let data = random_data(&network, &poisson, 15, 6);
+    let fit = |family: Family| Laplace::fit(network.clone(), data.clone(), family, &FitOptions::default());
+    let (closed, own) = (fit(poisson)?, fit(Family::new(FromDensity(ByDensity::Counts)))?);
+    close(own.log_marginal_likelihood(), closed.log_marginal_likelihood(), 1e-7, "evidence");
+    let sampler = SamplerOptions { range: 0..3, ..Default::default() };
+    let ends = |laplace: &Laplace| laplace.sample_riemannian(MetricName::Fisher, &sampler, &());
+    let (one, other) = (ends(&own)?, ends(&closed)?);
+    assert_eq!((one.failed(), one.uncertified()), (0, 0));
+    for (a, b) in one.theta.iter().zip(&other.theta) {
+        assert!((a - b).abs() < 2e-3 * (1.0 + b.abs()), "{a} {b}");
+    }
+    Ok(())
 }
