@@ -6,8 +6,8 @@ use std::sync::Arc;
 use faer::Mat;
 use ndarray::ArrayView2;
 
-use crate::error::Result;
 use crate::data::check_targets;
+use crate::error::Result;
 use crate::likelihood::{Family, Likelihood, PointEvaluator, at_rows, to_the_power};
 use crate::map::{Evaluate, Jet, Map, Scratch};
 use crate::prior::Prior;
@@ -47,12 +47,7 @@ impl Target {
     }
 
     /// The same for rows that may have known values behind their targets.
-    pub fn of_rows(
-        map: Arc<dyn Map>,
-        family: &Family,
-        rows: ArrayView2<'_, f64>,
-        prior: Prior,
-    ) -> Result<Self> {
+    pub fn of_rows(map: Arc<dyn Map>, family: &Family, rows: ArrayView2<'_, f64>, prior: Prior) -> Result<Self> {
         check_targets(rows, family, map.n_points(), map.n_outputs())?;
         let prior = prior.for_groups(&map.groups())?;
         let (likelihood, observed) = family.of_rows(rows, map.n_outputs());

@@ -136,7 +136,7 @@ fn rows_with_empty_cells_are_dropped_on_request() -> Result<(), Error> {
     // Errors still name the line in the file.
     let data = table.dataset(&names(&["y"]))?;
     let family: riemannian_laplace::internals::likelihood::Family = "bernoulli".parse()?;
-    says(table.check_targets(&data, family.likelihood(), 1), &["data.csv: line 5"]);
+    says(table.check_targets(&data, &family, 1), &["data.csv: line 5"]);
     let all = Csv::new("x,y\n,1\n2,\n");
     let options = TableOptions { drop_missing: true, ..Default::default() };
     says(Table::read_with(&all.path(), &options), &["data.csv", "every row has an empty cell"]);

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use ndarray::{Array2, Axis, array, concatenate};
+use riemannian_laplace::Result;
 use riemannian_laplace::internals::data::KnownColumn;
 use riemannian_laplace::internals::evaluate::ClosedForms;
 use riemannian_laplace::internals::evidence::{ModeOptions, Noise, train_to_mode};
 use riemannian_laplace::internals::likelihood::Known;
 use riemannian_laplace::internals::predict::Link;
-use riemannian_laplace::Result;
 use riemannian_laplace::prelude::*;
 
 const WEIGHTS: [f64; 12] = [2.0, 1.0, 0.0, 3.0, 1.0, 1.0, 2.0, 0.0, 1.0, 4.0, 1.0, 2.0];
@@ -115,7 +115,11 @@ fn a_row_of_weight_two_is_the_row_twice_in_every_likelihood_structure_and_curvat
                     (Ok(one), Ok(other)) => (one, other),
                     // Both are refused, or the test fails: an indefinite Hessian, a structure without this curvature.
                     (Err(one), Err(other)) => {
-                        assert_eq!(std::mem::discriminant(&one), std::mem::discriminant(&other), "{name} {one} {other}");
+                        assert_eq!(
+                            std::mem::discriminant(&one),
+                            std::mem::discriminant(&other),
+                            "{name} {one} {other}"
+                        );
                         continue;
                     }
                     (one, other) => panic!("{name} {structure} {curvature:?}: {:?} {:?}", one.err(), other.err()),
@@ -146,8 +150,7 @@ fn tuning_sees_weights_as_copies() -> Result<()> {
         let family = family(name)?;
         let (weighted, replicated) = weighted_and_replicated(&family)?;
         let tuned = |data: &Dataset| -> Result<Laplace> {
-            let mut laplace =
-                Laplace::fit(network(&family)?, data.clone(), family.clone(), &FitOptions::default())?;
+            let mut laplace = Laplace::fit(network(&family)?, data.clone(), family.clone(), &FitOptions::default())?;
             laplace.optimize(&EvidenceOptions::default())?;
             Ok(laplace)
         };
@@ -189,7 +192,12 @@ fn leave_one_out_leaves_out_all_copies() -> Result<()> {
         let without = mode(&weighted.select(&rest)?)?;
         let prediction = without.predict(&weighted.inputs().select(Axis(0), &[row]), &Method::default())?;
         let log = prediction.log_densities(&weighted.targets().select(Axis(0), &[row]))?[0];
-        assert!((loo.pointwise[row] - WEIGHTS[row] * log).abs() < 1e-7, "{} {}", loo.pointwise[row], WEIGHTS[row] * log);
+        assert!(
+            (loo.pointwise[row] - WEIGHTS[row] * log).abs() < 1e-7,
+            "{} {}",
+            loo.pointwise[row],
+            WEIGHTS[row] * log
+        );
     }
     assert_eq!(loo.pointwise[2], 0.0);
     Ok(())
@@ -214,7 +222,12 @@ fn known_noise_is_that_of_a_heteroscedastic_reference() -> Result<()> {
         .sum();
     close(laplace.log_likelihood(), expected, "log likelihood");
     for structure in [Structure::WeightSpace, Structure::FunctionSpace] {
-        let fit = Laplace::fit(network.clone(), data.clone(), family.clone(), &FitOptions { structure, ..Default::default() })?;
+        let fit = Laplace::fit(
+            network.clone(),
+            data.clone(),
+            family.clone(),
+            &FitOptions { structure, ..Default::default() },
+        )?;
         close(fit.log_marginal_likelihood(), laplace.log_marginal_likelihood(), "the two exact structures");
     }
     // The heteroscedastic likelihood at each row has the same density of y.
@@ -223,7 +236,11 @@ fn known_noise_is_that_of_a_heteroscedastic_reference() -> Result<()> {
         let row = data.targets().row(n).to_vec();
         let own = family.of_row(&row, 1);
         let told = [mean[(n, 0)], 2.0 * noise[n].hypot(0.3).ln()];
-        close(own.likelihood.log_density(own.target, &told[..1]), reference.likelihood().log_density(&row[..1], &told), "density");
+        close(
+            own.likelihood.log_density(own.target, &told[..1]),
+            reference.likelihood().log_density(&row[..1], &told),
+            "density",
+        );
     }
     // Predictions at rows whose noise is known have it, others do not.
     let prediction = laplace.predict(data.inputs(), &Method::default())?;
@@ -299,7 +316,11 @@ fn geodesics_of_weighted_rows_are_those_of_their_copies() -> Result<()> {
     for name in ["gaussian", "poisson", "ordinal"] {
         let family = family(name)?;
         let (weighted, replicated) = weighted_and_replicated(&family)?;
-        let options = FitOptions { prior_precision: PriorValues::Shared(8.0), structure: Structure::WeightSpace, ..Default::default() };
+        let options = FitOptions {
+            prior_precision: PriorValues::Shared(8.0),
+            structure: Structure::WeightSpace,
+            ..Default::default()
+        };
         let ends = |data: &Dataset| -> Result<Array2<f64>> {
             let laplace = Laplace::fit(network(&family)?, data.clone(), family.clone(), &options)?;
             let sampler = SamplerOptions { range: 0..3, seed: 5, ..Default::default() };
@@ -315,7 +336,8 @@ fn geodesics_of_weighted_rows_are_those_of_their_copies() -> Result<()> {
 
 /// Runs the program; its standard output, or its message.
 fn rla(arguments: &[&str], folder: &Path) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_rla")).args(arguments).current_dir(folder).output().expect("rla runs");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_rla")).args(arguments).current_dir(folder).output().expect("rla runs");
     let text = if output.status.success() { output.stdout } else { output.stderr };
     (output.status.success(), String::from_utf8(text).expect("text"))
 }
@@ -348,7 +370,18 @@ fn the_program_reads_weights_in_every_way_that_it_reads_rows() -> Result<()> {
     }
     std::fs::write(folder.path().join("w.csv"), weighted).expect("written");
     std::fs::write(folder.path().join("r.csv"), replicated).expect("written");
-    let common = ["--model", "model.safetensors", "--activation", "tanh", "--target", "y", "--likelihood", "gaussian", "--sigma", "0.5"];
+    let common = [
+        "--model",
+        "model.safetensors",
+        "--activation",
+        "tanh",
+        "--target",
+        "y",
+        "--likelihood",
+        "gaussian",
+        "--sigma",
+        "0.5",
+    ];
     let fit = |data: &'static str, more: &[&'static str], out: &'static str| {
         [&["fit", "--json", "--data", data, "--out", out][..], &common, more].concat()
     };
@@ -361,7 +394,7 @@ fn the_program_reads_weights_in_every_way_that_it_reads_rows() -> Result<()> {
         let (done, text) = rla(&fit("w.csv", &[&weights[..], &["--shard", shard]].concat(), out), folder.path());
         assert!(done, "{text}");
     }
-    let merge = ["merge", "--json", "one.safetensors", "two.safetensors", "--out", "merged.safetensors"];
+    let merge = ["merge", "--quiet", "one.safetensors", "two.safetensors", "--out", "merged.safetensors"];
     let (done, text) = rla(&merge, folder.path());
     assert!(done, "{text}");
     // The posterior knows the column; scores and predictions do without it.
@@ -388,7 +421,9 @@ fn predictions_use_the_columns_of_known_values_that_a_file_has() -> Result<()> {
     network(&family("gaussian")?)?.save(&folder.path().join("model.safetensors"))?;
     let (inputs, targets) = (inputs(), targets(&family("gaussian")?));
     let mut text = "a,b,y,s\n".to_string();
-    (0..12).for_each(|n| text += &format!("{},{},{},{}\n", inputs[(n, 0)], inputs[(n, 1)], targets[(n, 0)], 0.2 + 0.1 * n as f64));
+    (0..12).for_each(|n| {
+        text += &format!("{},{},{},{}\n", inputs[(n, 0)], inputs[(n, 1)], targets[(n, 0)], 0.2 + 0.1 * n as f64)
+    });
     std::fs::write(folder.path().join("data.csv"), text).expect("written");
     let fit = "fit --quiet --model model.safetensors --activation tanh --data data.csv --target y --likelihood gaussian \
                --noise-column s --out posterior.safetensors";
@@ -397,10 +432,12 @@ fn predictions_use_the_columns_of_known_values_that_a_file_has() -> Result<()> {
     std::fs::write(folder.path().join("with.csv"), "s,a,b\n0.1,0.3,0.2\n2,0.3,0.2\n").expect("written");
     std::fs::write(folder.path().join("without.csv"), "a,b\n0.3,0.2\n").expect("written");
     let aleatoric = |file: &str| -> Vec<f64> {
-        let (done, text) = rla(&["predict", "--quiet", "--posterior", "posterior.safetensors", "--inputs", file], folder.path());
+        let (done, text) =
+            rla(&["predict", "--quiet", "--posterior", "posterior.safetensors", "--inputs", file], folder.path());
         assert!(done, "{text}");
         let place = text.lines().next().expect("a header").split(',').position(|name| name == "aleatoric_variance");
-        let value = |line: &str| line.split(',').nth(place.expect("the column")).expect("a cell").parse().expect("a number");
+        let value =
+            |line: &str| line.split(',').nth(place.expect("the column")).expect("a cell").parse().expect("a number");
         text.lines().skip(1).map(value).collect()
     };
     let with = aleatoric("with.csv");

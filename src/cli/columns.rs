@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use riemannian_laplace::{Family, Schema};
 use riemannian_laplace::internals::data::{
     CsvStream, Impute, KnownColumn, Table, TableError, TableOptions, UNNAMED_COLUMN, Unknown, list_names,
 };
 use riemannian_laplace::internals::likelihood::{Known, NoiseError, TargetKind};
+use riemannian_laplace::{Family, Schema};
 
 use super::arguments::LikelihoodName;
 use super::console::Console;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use riemannian_laplace::Batches;
-use riemannian_laplace::{Family, Laplace};
 use riemannian_laplace::Model;
 use riemannian_laplace::internals::data::{CsvStream, StreamColumns, Table, TableOptions, list_names};
 use riemannian_laplace::internals::likelihood::Likelihood;
 use riemannian_laplace::{Dataset, Error, Schema};
+use riemannian_laplace::{Family, Laplace};
 
 use super::arguments::LikelihoodName;
 use super::columns::{EncodeArgs, KnownArgs, LeaveOutArgs, note_encoding, refuse_twice};

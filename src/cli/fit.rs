@@ -280,13 +280,8 @@ fn prepare(args: &FitArgs, console: &Console) -> Result<Prepared, Failure> {
         .map_err(Failure::about(&model.path))?;
     let n_classes =
         Some(family.likelihood().n_classes(architecture.n_outputs())).filter(|_| outputs_are_classes(&family));
-    let new = NewColumns {
-        encode: &args.encode,
-        known: &args.known,
-        input_order: &args.input_order,
-        likelihood,
-        n_classes,
-    };
+    let new =
+        NewColumns { encode: &args.encode, known: &args.known, input_order: &args.input_order, likelihood, n_classes };
     let data = args.scaling.read(&args.data, &model.path, new, reading(args, console), console)?;
     let family = with_known(args, family, data.schema())?;
     let family = for_classes_of(&family, data.batches(), 0).map_err(|error| data.locate(error))?;

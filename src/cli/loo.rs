@@ -248,8 +248,9 @@ fn score(args: &LooArgs, laplace: &Laplace, path: &Path, console: &Console) -> R
 
 /// Differences point by point need the same points.
 fn check_same_data(one: &Laplace, other: &Laplace, path: &Path) -> Result<(), Failure> {
-    let targets =
-        |laplace: &Laplace| laplace.data().map(|data| laplace.schema().restore_targets(data.targets().view())).transpose();
+    let targets = |laplace: &Laplace| {
+        laplace.data().map(|data| laplace.schema().restore_targets(data.targets().view())).transpose()
+    };
     if let (Some(ours), Some(theirs)) = (targets(one)?, targets(other)?) {
         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * (1.0 + a.abs());
         if ours.dim() != theirs.dim() || !ours.iter().zip(&theirs).all(near) {

@@ -225,7 +225,8 @@ impl TrainArgs {
             | Procedure::Adam { epochs, .. }
             | Procedure::Evidence { epochs, .. } => *epochs,
         };
-        let recipe = Recipe { seed: self.seed, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
+        let recipe =
+            Recipe { seed: self.seed, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
         let progress = Stoppable::bar(console, "training", length);
         follow(&recipe, start, &data.dataset, family, &progress).map_err(|error| match error {
             Error::Cancelled => Failure::Stopped("interrupted: nothing is kept".to_string()),

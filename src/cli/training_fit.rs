@@ -1,7 +1,7 @@
 //! What `fit` says about the network and its data: where nothing can be checked, this is what betrays a mistake.
 
 use riemannian_laplace::Laplace;
-use riemannian_laplace::internals::evaluate::{TrainingError, TrainingFit};
+use riemannian_laplace::internals::evaluate::{OutputsLook, TrainingError, TrainingFit};
 use riemannian_laplace::internals::network::Procedure;
 use serde::Serialize;
 
@@ -50,6 +50,10 @@ pub fn add_rows(fit: &TrainingFit, summary: &mut Summary) {
 /// Warns when the network does not look like one that was trained on these data: the likely causes first, which for a network
 /// from `rla train` are about training, for another about how it was read.
 pub fn warn(fit: &TrainingFit, laplace: &Laplace, console: &Console) {
+    // What the outputs look like is the more telling, where they look like something else.
+    if let Ok(Some(look)) = OutputsLook::of(laplace) {
+        return console.warn(look.advice());
+    }
     if fit.beats_constant() && fit.is_at_mode() {
         return;
     }

@@ -167,7 +167,12 @@ pub(crate) fn check_targets<'a>(
         check_size("number of target columns", family.row_width(n_outputs), rows.ncols())?;
     }
     for (row, values) in rows.rows().into_iter().enumerate() {
-        family.validate(&values.to_vec(), n_outputs).map_err(|source| Error::Target { row, source })?;
+        let values = values.to_vec();
+        let valid = match family.likelihood().at_point(row) {
+            Some(own) => own.validate(&values, n_outputs),
+            None => family.validate(&values, n_outputs),
+        };
+        valid.map_err(|source| Error::Target { row, source })?;
     }
     Ok(())
 }

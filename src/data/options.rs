@@ -1,7 +1,7 @@
 //! What is read of a file, and how.
 
-use super::{KnownColumn, Schema};
 use super::encoding::{Impute, InputColumn, TableReading, Unknown};
+use super::{KnownColumn, Schema};
 use crate::error::Result;
 
 /// The first column of a file where it has no name, as that of row numbers which R and pandas write. It is not read.

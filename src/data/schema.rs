@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::encoding::TableReading;
 use super::{Scaling, Standardization};
-use crate::likelihood::Known;
 use crate::error::{DataError, Error, Result, check_size, shown};
+use crate::likelihood::Known;
 
 /// The metadata key under which a model file keeps the names of its columns and classes, as JSON.
 pub const SCHEMA_KEY: &str = "schema";

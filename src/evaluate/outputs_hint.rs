@@ -49,7 +49,8 @@ impl OutputsLook {
         let (family, schema) = (laplace.family(), laplace.schema());
         let likelihood = family.likelihood();
         let is_scaled = schema.scaling().is_some_and(|scaling| scaling.targets.is_some());
-        let explained = |outputs: &Array2<f64>| Deviances::of(family, outputs, some.targets(), some.targets()).explained();
+        let explained =
+            |outputs: &Array2<f64>| Deviances::of(family, outputs, some.targets(), some.targets()).explained();
         let better = |other: Array2<f64>| explained(&other) > explained(&outputs).max(0.0) + CLEAR_GAIN;
         let are_shares = outputs.iter().all(|f| (0.0..=1.0).contains(f));
         Ok(match (likelihood.kind(), likelihood.mean_function()) {
@@ -65,7 +66,9 @@ impl OutputsLook {
                 let means = outputs.iter().all(|f| *f > 0.0);
                 (means && better(outputs.mapv(f64::ln))).then_some(Self::LikeMeans)
             }
-            (TargetKind::Real, "identity") if !is_scaled && outputs.ncols() == family.observed(some.targets().view(), outputs.ncols()).ncols() => {
+            (TargetKind::Real, "identity")
+                if !is_scaled && outputs.ncols() == family.observed(some.targets().view(), outputs.ncols()).ncols() =>
+            {
                 let targets = family.observed(some.targets().view(), outputs.ncols());
                 let are_positive = targets.iter().all(|y| *y > 0.0) && outputs.iter().all(|f| *f < 100.0);
                 (are_positive && better(outputs.mapv(f64::exp))).then_some(Self::LikeLogarithms)

@@ -154,12 +154,7 @@ pub fn follow(
 
 /// The parameters of the likelihood with the greatest evidence at a network: of the exact posterior, or of a diagonal one where
 /// that would take longer than the training.
-fn dispersions_at(
-    trained: &Trained,
-    data: &Dataset,
-    family: &Family,
-    progress: &dyn Progress,
-) -> Result<Vec<f64>> {
+fn dispersions_at(trained: &Trained, data: &Dataset, family: &Family, progress: &dyn Progress) -> Result<Vec<f64>> {
     let values = |family: &Family| family.likelihood().dispersions().iter().map(|one| one.value).collect();
     let evaluations = DISPERSION_EVALUATIONS * family.likelihood().dispersions().len() as f64;
     let is_cheap = evaluations * step_work(trained.network.architecture(), data.len() as f64) < MOST_WORK;

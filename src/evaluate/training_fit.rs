@@ -275,7 +275,8 @@ impl FitSums {
             // Of w copies of the row.
             let squared = |score: &f64| if weight > 0.0 { score * score / weight } else { 0.0 };
             add(&mut self.squared_scores, &score.iter().map(squared).collect::<Vec<_>>());
-            let squares = |centre: &[f64]| target.iter().zip(centre).map(|(y, c)| weight * (y - c).powi(2)).collect::<Vec<_>>();
+            let squares =
+                |centre: &[f64]| target.iter().zip(centre).map(|(y, c)| weight * (y - c).powi(2)).collect::<Vec<_>>();
             unweighted.mean(&output, &mut mean);
             add(&mut self.errors, &squares(&mean));
             add(&mut self.spread, &squares(means));

@@ -237,8 +237,7 @@ impl Search<'_> {
         if tuned {
             let errors = &outputs - &family.observed(targets.view(), outputs.ncols());
             let weights = Array1::from(family.weights(targets.view(), outputs.ncols()));
-            let mean_square =
-                |output: usize| (errors.column(output).mapv(|e| e * e) * &weights).sum() / weights.sum();
+            let mean_square = |output: usize| (errors.column(output).mapv(|e| e * e) * &weights).sum() / weights.sum();
             let squares: Vec<f64> = (0..errors.ncols()).map(mean_square).collect();
             let levels = match laplace.family().sigma() {
                 Some([_]) => vec![squares.iter().sum::<f64>() / squares.len() as f64],

@@ -166,16 +166,14 @@ impl Problem {
     }
 
     /// The rows of one output alone at unit scale, for likelihoods with a noise level for each.
-    fn rows_of_output(
-        &self,
-        map: &Arc<dyn Map>,
-        targets: ArrayView2<'_, f64>,
-        output: usize,
-    ) -> Result<Box<dyn Rows>> {
+    fn rows_of_output(&self, map: &Arc<dyn Map>, targets: ArrayView2<'_, f64>, output: usize) -> Result<Box<dyn Rows>> {
         let (n, p) = (map.n_points(), map.n_outputs());
         let mut seeds = vec![0.0; n * p];
         seeds[output * n..(output + 1) * n].fill(1.0);
-        seeds[output * n..(output + 1) * n].iter_mut().zip(self.root_weights(targets)).for_each(|(seed, root)| *seed = root);
+        seeds[output * n..(output + 1) * n]
+            .iter_mut()
+            .zip(self.root_weights(targets))
+            .for_each(|(seed, root)| *seed = root);
         frozen_rows(map, self.model.parameters(), 1, |_| Ok(seeds))
     }
 

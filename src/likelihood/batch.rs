@@ -108,7 +108,8 @@ impl PointEvaluator {
     ) -> (f64, f64) {
         self.gather_jet(jet, n);
         gather(scores, n, self.n_points, &mut self.vector);
-        let (mut slope, mut bend) = (0.0, -likelihood_of(likelihood, n).observed_quadratic(target, &self.outputs, &self.first));
+        let (mut slope, mut bend) =
+            (0.0, -likelihood_of(likelihood, n).observed_quadratic(target, &self.outputs, &self.first));
         for ((score, first), second) in self.vector.iter().zip(&self.first).zip(&self.second) {
             slope += score * first;
             bend += score * second;

@@ -208,7 +208,12 @@ struct Record {
 impl From<Family> for Record {
     fn from(family: Family) -> Self {
         let sigma = family.sigma().unwrap_or_default().to_vec();
-        Self { name: family.likelihood().name().to_string(), sigma, dispersions: family.values(), known: family.known() }
+        Self {
+            name: family.likelihood().name().to_string(),
+            sigma,
+            dispersions: family.values(),
+            known: family.known(),
+        }
     }
 }
 

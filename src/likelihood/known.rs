@@ -221,7 +221,8 @@ pub(crate) fn at_rows(likelihood: &Arc<dyn Likelihood>, rows: &[usize]) -> Arc<d
 /// A likelihood to a power: that of each row, where they differ.
 pub(crate) fn to_the_power(likelihood: &Arc<dyn Likelihood>, power: f64) -> Arc<dyn Likelihood> {
     let any: &dyn std::any::Any = &**likelihood;
-    let scaled = |likelihood: &Arc<dyn Likelihood>| Arc::new(Scaled::new(likelihood.clone(), power)) as Arc<dyn Likelihood>;
+    let scaled =
+        |likelihood: &Arc<dyn Likelihood>| Arc::new(Scaled::new(likelihood.clone(), power)) as Arc<dyn Likelihood>;
     match any.downcast_ref::<PerRow>() {
         Some(all) => Arc::new(PerRow { base: scaled(&all.base), rows: all.rows.iter().map(scaled).collect() }),
         None => scaled(likelihood),

@@ -126,7 +126,8 @@ impl Ordinal {
 }
 
 impl Registered for Ordinal {
-    const HELP: &'static str = "Classes in an order, which --class-names states; one output, and thresholds that are tuned";
+    const HELP: &'static str =
+        "Classes in an order, which --class-names states; one output, and thresholds that are tuned";
 
     fn start() -> Self {
         Self { thresholds: vec![0.0] }
@@ -168,9 +169,13 @@ impl Likelihood for Ordinal {
 
     fn validate(&self, target: &[f64], n_outputs: usize) -> Result<(), TargetError> {
         let classes = self.n_classes() as f64;
-        check_values(self, target, n_outputs, "a class from 0 to K − 1, where K − 1 is the number of thresholds", |y| {
-            y >= 0.0 && y < classes && y.fract() == 0.0
-        })
+        check_values(
+            self,
+            target,
+            n_outputs,
+            "a class from 0 to K − 1, where K − 1 is the number of thresholds",
+            |y| y >= 0.0 && y < classes && y.fract() == 0.0,
+        )
     }
 
     fn log_density(&self, target: &[f64], outputs: &[f64]) -> f64 {

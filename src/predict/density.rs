@@ -59,7 +59,9 @@ impl LatentGaussian {
             Link::MonteCarlo(settings) => {
                 let observed: Vec<Vec<f64>> = targets.rows().into_iter().map(|row| row.to_vec()).collect();
                 let mut logs = vec![Vec::with_capacity(settings.samples); points];
-                self.for_each_draw(settings, |t, f| logs[t].push(likelihood_of(likelihood, t).log_density(&observed[t], f)))?;
+                self.for_each_draw(settings, |t, f| {
+                    logs[t].push(likelihood_of(likelihood, t).log_density(&observed[t], f))
+                })?;
                 logs.into_iter().map(|logs| log_sum_exp(logs) - (settings.samples as f64).ln()).collect()
             }
         })

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::data::{Dataset, Standardize};
     use crate::laplace::FitOptions;
-    use crate::likelihood::{Family, likelihood_of};
+    use crate::likelihood::Family;
     use crate::network::{Activation, Architecture, Network};
     use crate::predict::{Draws, Link, Method, predict};
 

@@ -44,7 +44,8 @@ impl SampledPredictive {
             for (t, output) in sample.rows().into_iter().enumerate() {
                 let output = output.to_vec();
                 for k in 0..width {
-                    ranks[(t, k)] += weights[(s, t)] * likelihood_of(family.likelihood(), t).rank(&output, k, targets[(t, k)]);
+                    ranks[(t, k)] +=
+                        weights[(s, t)] * likelihood_of(family.likelihood(), t).rank(&output, k, targets[(t, k)]);
                 }
             }
         }

@@ -346,7 +346,8 @@ impl Prediction {
         if self.family.likelihood().known().is_empty() {
             return Ok((Cow::Borrowed(self), observed));
         }
-        let schema = if rows.ncols() < self.family.row_width(p) { self.schema.without_weights() } else { self.schema.clone() };
+        let schema =
+            if rows.ncols() < self.family.row_width(p) { self.schema.without_weights() } else { self.schema.clone() };
         let scaled = schema.scale_targets(rows.view())?;
         Ok((Cow::Owned(self.at_known(scaled.view())?), observed))
     }

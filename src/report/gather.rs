@@ -104,7 +104,8 @@ impl Report {
         let outside = if origin == Origin::HeldOut { outside(laplace, &used)? } else { None };
         let repeated = if origin == Origin::HeldOut { repeated(laplace, &used)? } else { None };
         let scored = Scored { origin, name, rows: data.len(), used: used.len(), outside, repeated };
-        let observed = |rows: &Array2<f64>| laplace.family().observed(rows.view(), laplace.model().n_outputs()).to_owned();
+        let observed =
+            |rows: &Array2<f64>| laplace.family().observed(rows.view(), laplace.model().n_outputs()).to_owned();
         let targets = observed(used.targets());
         let mut reports = Vec::with_capacity(methods.len());
         let mut predictions = Vec::with_capacity(methods.len());
@@ -166,7 +167,14 @@ fn promise(left_out: &LeftOut, report: &MethodReport, shown: usize, origin: &Ori
 fn negative_ends(prediction: &Prediction, training: Option<&Dataset>, level: f64) -> Result<Option<f64>> {
     let real = prediction.family().likelihood().kind() == TargetKind::Real;
     let Some(training) = training.filter(|_| real) else { return Ok(None) };
-    if training.targets().columns().into_iter().take(training.schema().targets().len()).flatten().any(|target| *target < 0.0) {
+    if training
+        .targets()
+        .columns()
+        .into_iter()
+        .take(training.schema().targets().len())
+        .flatten()
+        .any(|target| *target < 0.0)
+    {
         return Ok(None);
     }
     let (lower, _) = prediction.interval(level)?;

@@ -1,11 +1,11 @@
 //! The check of a user's likelihood names the verb that is wrong.
 
 use rand_chacha::ChaCha8Rng;
-use riemannian_laplace::{Activation, Family, FitOptions, Laplace, MetricName, SamplerOptions};
 use riemannian_laplace::internals::likelihood::{
-    Bernoulli, Categorical, Density, FromDensity, Gaussian, Heteroscedastic, Likelihood, Poisson, REGISTER, TargetError,
-    TargetKind, check_likelihood,
+    Bernoulli, Categorical, Density, FromDensity, Gaussian, Heteroscedastic, Likelihood, Poisson, REGISTER,
+    TargetError, TargetKind, check_likelihood,
 };
+use riemannian_laplace::{Activation, Family, FitOptions, Laplace, MetricName, SamplerOptions};
 
 use crate::checks::close;
 use crate::common::{Outcome, architecture, random_data, random_network};
@@ -172,7 +172,11 @@ fn a_density_alone_gives_the_geometry_of_the_closed_forms() -> Outcome {
         let (p, own) = (f.len(), FromDensity(density));
         check_likelihood(&own, &y, &f)?;
         let (first, second) = (&[0.7, -0.4][..p], &[0.2, 1.1][..p]);
-        near(&written(p, &|into| own.gradient(&y, &f, into)), &written(p, &|into| closed.gradient(&y, &f, into)), "score");
+        near(
+            &written(p, &|into| own.gradient(&y, &f, into)),
+            &written(p, &|into| closed.gradient(&y, &f, into)),
+            "score",
+        );
         let fisher = |likelihood: &dyn Likelihood| written(p * p, &|into| likelihood.fisher(&f, into));
         near(&fisher(&own), &fisher(closed), "Fisher");
         // R z, since roots may differ by a rotation.

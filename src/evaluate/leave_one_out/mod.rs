@@ -173,11 +173,7 @@ impl LeaveOneOut {
 
     /// The same with likelihoods to the power 1/T in the posterior and with points that count several times, and the weights of
     /// the samples: samples × points.
-    fn weighted(
-        log_likelihoods: ArrayView2<'_, f64>,
-        temperature: f64,
-        counts: &[f64],
-    ) -> Result<(Self, Array2<f64>)> {
+    fn weighted(log_likelihoods: ArrayView2<'_, f64>, temperature: f64, counts: &[f64]) -> Result<(Self, Array2<f64>)> {
         let (samples, points) = log_likelihoods.dim();
         if samples == 0 {
             return Err(Error::NoRows { what: "the samples".to_string() });
@@ -194,7 +190,8 @@ impl LeaveOneOut {
             k: Vec::with_capacity(points),
             ranks: None,
         };
-        for ((logs, mut weights), count) in log_likelihoods.columns().into_iter().zip(weights.columns_mut()).zip(counts) {
+        for ((logs, mut weights), count) in log_likelihoods.columns().into_iter().zip(weights.columns_mut()).zip(counts)
+        {
             let ratios: Vec<f64> = logs.iter().map(|log| -count * log / temperature).collect();
             let smoothed = smooth_weights(&ratios);
             let left_out = log_sum_exp(smoothed.log_weights.iter().zip(logs).map(|(weight, log)| weight + log));
