@@ -64,9 +64,9 @@ pub struct EvaluateArgs {
 
 const EXAMPLE: &str = "\
 Scores:
-  gaussian, heteroscedastic n, mse, rmse, nll, crps, coverage_90
-  categorical, bernoulli    n, nll, accuracy, brier, ece
-  poisson                   n, mse, rmse, nll, coverage_90
+  real and positive targets  n, mse, rmse, nll, crps, coverage_90
+  classes                    n, nll, accuracy, brier, ece
+  counts                     n, mse, rmse, nll, coverage_90
 The nll of sampled networks is that of their mixture, −mean_n log mean_s p(y_n | θ_s). \
 With --curves also: intervals (level, coverage, mean_width) and pit_histogram (ten bins), or reliability (15 bins). With --ood \
 also how well three scores of a point tell those inputs from the data: ood_auroc, by the entropy of the mean probabilities (or \

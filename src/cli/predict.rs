@@ -61,12 +61,14 @@ pub struct PredictArgs {
 const EXAMPLE: &str = "\
 Columns: row, which numbers the rows of the file from 1; those of --keep; then (with _NAME of each target where there are \
 several)
-  gaussian, heteroscedastic
+  gaussian, heteroscedastic, student-t, gamma
                 mean, epistemic_variance, aleatoric_variance, total_variance, lower, upper
-  categorical   p0, p1, … (or the class names), class (the most probable), entropy, and what more data would reduce:
+  categorical, ordinal
+                p0, p1, … (or the class names), class (the most probable), entropy, and what more data would reduce:
                 mutual_information between class and weights where samples are drawn, else logit_variance
   bernoulli     p1, or p_WORD of the second class
-  poisson       mean, total_variance, lower, upper
+  poisson, negative-binomial, binomial
+                mean, total_variance, lower, upper (binomial: of one trial, or of those in the file's column of trials)
   calibrated classes also have set (the classes that it contains, separated by |) and set_size
   --link none   f_mean_1, …, and the covariance f_cov_1_1, f_cov_1_2, …
 After `rla calibrate` the ends of the interval, or the set, contain y with probability at least --interval for rows like the \
