@@ -46,7 +46,6 @@ use crate::target::Target;
 /// Weaker priors that may predict worse in a row before the path ends.
 const PATIENCE: usize = 2;
 /// Standard errors of the difference up to which a simpler prior is as good.
-const ONE_ERROR: f64 = 1.0;
 /// Standard errors of the difference at which a prior is worse beyond doubt.
 const BEYOND_DOUBT: f64 = 3.0;
 /// The bounds of the factor by which held-out rows scale a prediction's variance.
@@ -178,7 +177,7 @@ fn choose<'a, 'p>(paths: &'a [(Path<'p>, Walk)], choice: PriorPathChoice) -> Opt
         return Some(best);
     }
     let linear = best.0.linear_parameters();
-    let near = all().filter(|other| !is_worse(&stop(other).densities, &stop(&best).densities, ONE_ERROR));
+    let near = all().filter(|other| !is_worse(&stop(other).densities, &stop(&best).densities, knob("SE", 1.0)));
     near.reduce(|one, next| if stop(&next).is_simpler(stop(&one), linear) { next } else { one })
 }
 
@@ -212,6 +211,17 @@ pub(super) struct NearMode {
     pub network: Network,
     pub family: Family,
     pub prior: PriorPrecision,
+    evidence: f64,
+    judged: Judged,
+}
+
+/// What the rows of its fold say of a network.
+struct Judged {
+    densities: Vec<f64>,
+    deviances: Deviances,
+    effective: f64,
+    /// σ², and r² and v + σ² of every held-out target, for one Gaussian noise.
+    misfits: Option<(f64, Vec<(f64, f64)>)>,
 }
 
 impl Stop {
@@ -224,7 +234,9 @@ impl Stop {
 
     /// Whether a mode on all data is of the kind that held-out rows have judged: not of far more effective parameters.
     fn is_like(&self, mode: &Mode) -> bool {
-        mode.laplace.effective_parameters() <= SAME_KIND * self.effective.max(COLLAPSED)
+        let own = mode.laplace.effective_parameters().max(COLLAPSED);
+        let theirs = self.effective.max(COLLAPSED);
+        own <= SAME_KIND * theirs && (knob("LOWER", 1.0) == 0.0 || own >= theirs / SAME_KIND)
     }
 
     /// The network and noise of the greatest log posterior with all data.
@@ -279,11 +291,12 @@ struct Walker {
     data: Dataset,
     network: Network,
     family: Family,
+    origin: Family,
 }
 
 impl Walker {
     fn new(data: &Dataset, network: &Network, family: &Family) -> Self {
-        Self { data: data.clone(), network: network.clone(), family: family.clone() }
+        Self { data: data.clone(), network: network.clone(), family: family.clone(), origin: family.clone() }
     }
 }
 
@@ -334,7 +347,8 @@ impl Path<'_> {
     fn finish(&self, stops: &[Stop], mut place: usize, data: &Dataset, family: &Family) -> Result<(Mode, usize)> {
         loop {
             let mode = self.mode_under(stops, place, data, family)?;
-            if place == 0 || self.options.choice == PriorPathChoice::Best || stops[place].is_like(&mode) {
+            let few = mode.laplace.effective_parameters() <= SAME_KIND * stops[place].effective.max(COLLAPSED);
+            if place == 0 || self.options.choice == PriorPathChoice::Best || few {
                 return Ok((mode, place));
             }
             place -= 1;
@@ -345,23 +359,37 @@ impl Path<'_> {
     fn mode_under(&self, stops: &[Stop], place: usize, data: &Dataset, family: &Family) -> Result<Mode> {
         let best = &stops[place];
         let alpha = best.step.prior_precision;
-        let (mut own, mut from_fold) = (Walker::new(data, self.start, family), best.walker(data)?);
+        let mut own = Walker::new(data, self.start, family);
         for alpha in &self.options.precisions[..place] {
             self.advance(&mut own, *alpha)?;
         }
-        let [first, second] = [self.advance(&mut own, alpha)?, self.advance(&mut from_fold, alpha)?];
-        let greater = second.laplace.log_marginal_likelihood() > first.laplace.log_marginal_likelihood();
-        let near = match (self.options.choice, best.is_like(&first), best.is_like(&second)) {
-            (PriorPathChoice::Simplest, true, false) => first,
-            (PriorPathChoice::Simplest, false, true) => second,
-            _ => {
-                if greater {
-                    second
-                } else {
-                    first
+        let mut near = vec![self.advance(&mut own, alpha)?];
+        if knob("ALLFOLDS", 1.0) > 0.0 {
+            for fold in &best.networks {
+                near.extend(self.advance(&mut Walker::new(data, &fold.network, &fold.family), alpha).ok());
+            }
+        } else {
+            near.push(self.advance(&mut best.walker(data)?, alpha)?);
+        }
+        if knob("BACKALL", 0.0) > 0.0 {
+            for alpha in &self.options.precisions[place + 1..stops.len()] {
+                if self.advance(&mut own, *alpha).is_err() {
+                    break;
                 }
             }
+            for alpha in self.options.precisions[place..stops.len()].iter().rev().skip(1) {
+                near.extend(self.advance(&mut own, *alpha).ok().filter(|_| *alpha == self.options.precisions[place]));
+            }
+        }
+        let cautious = self.options.choice == PriorPathChoice::Simplest;
+        let rank = |mode: &Mode| {
+            let like = if cautious { best.is_like(mode) } else { true };
+            (like, mode.laplace.log_marginal_likelihood())
         };
+        let near = near
+            .into_iter()
+            .reduce(|one, next| if rank(&next) > rank(&one) { next } else { one })
+            .ok_or(InvalidTraining::Precisions)?;
         let options = self.under(alpha, &self.options.at_the_end);
         let mut mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
         if let (PriorPathChoice::Simplest, Some(noise)) = (self.options.choice, best.noise) {
@@ -387,34 +415,90 @@ impl Path<'_> {
     /// Goes from strong priors to weak ones until these predict worse.
     pub fn walk(&self, data: &Dataset, family: &Family) -> Result<Walk> {
         let mut folds = self.folds(data, family)?;
+        let linear = self.linear_parameters();
         let (mut stops, mut best): (Vec<Stop>, usize) = (Vec::new(), 0);
         for (index, alpha) in self.options.precisions.iter().enumerate() {
-            let (mut densities, mut networks) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
-            let (mut noises, mut effective, mut deviances) = (Vec::new(), 0.0, Deviances::default());
-            let n_folds = folds.len() as f64;
-            for fold in &mut folds {
-                let Mode { network, laplace, .. } = self.advance(&mut fold.walker, *alpha)?;
-                let latent = linearized(&laplace, fold.held_out.inputs())?;
-                densities.extend(log_densities(&laplace, &latent, &fold.held_out)?);
-                let (held_out, training) = (fold.held_out.targets(), fold.walker.data.targets());
-                deviances += Deviances::of(laplace.family(), &latent.mean, held_out, training);
-                noises.extend(held_out_noise(&laplace, &latent, &fold.held_out));
-                effective += laplace.effective_parameters() / n_folds;
-                networks.push(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() });
-            }
-            let held_out = mean(&densities);
-            self.progress.step(self.done + index + 1, held_out);
-            let step = PriorPathStep { prior_precision: *alpha, ratio: self.ratio, held_out };
-            let noise = (!noises.is_empty()).then(|| mean(&noises));
-            stops.push(Stop { step, densities, networks, noise, effective, deviances });
+            let networks: Result<Vec<NearMode>> = folds
+                .iter_mut()
+                .map(|fold| {
+                    let mode = self.advance(&mut fold.walker, *alpha)?;
+                    NearMode::judged(mode, fold)
+                })
+                .collect();
+            let networks = match networks {
+                Err(error) if is_numerical(&error) && index > 0 => break,
+                other => other?,
+            };
+            let stop = self.stop(*alpha, networks);
+            self.progress.step(self.done + index + 1, stop.step.held_out);
+            stops.push(stop);
             let (here, there) = (&stops[index], &stops[best]);
+            let patient = knob("PAT", 1.0) > 0.0 && here.effective <= linear * knob("PATF", 1.0);
             if index == 0 || here.step.held_out > there.step.held_out {
                 best = index;
-            } else if index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT) {
+            } else if !patient
+                && (index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT))
+            {
                 break;
             }
         }
+        if knob("BACK", 0.0) > 0.0 {
+            for index in (0..stops.len().saturating_sub(1)).rev() {
+                let alpha = self.options.precisions[index];
+                let mut changed = false;
+                for (place, fold) in folds.iter_mut().enumerate() {
+                    let from = &stops[index + 1].networks[place];
+                    let options = self.under(alpha, &self.options.on_the_way);
+                    let training = fold.walker.data.clone();
+                    let Ok(mode) = train_to_mode(&from.network, &training, &from.family, &options, &()) else { continue };
+                    if mode.laplace.log_marginal_likelihood() > stops[index].networks[place].evidence + 1.0 {
+                        stops[index].networks[place] = NearMode::judged(mode, fold)?;
+                        changed = true;
+                    }
+                }
+                if changed {
+                    let networks = std::mem::take(&mut stops[index].networks);
+                    stops[index] = self.stop(alpha, networks);
+                }
+            }
+        }
         Ok(Walk { stops })
+    }
+
+    fn stop(&self, alpha: f64, networks: Vec<NearMode>) -> Stop {
+        let count = networks.len() as f64;
+        let of_fold = |near: &NearMode| {
+            let (square, rows) = near.judged.misfits.as_ref()?;
+            Some(rows.iter().map(|(error, variance)| error / variance).sum::<f64>() / rows.len() as f64 * square)
+        };
+        let noise = networks.iter().map(of_fold).sum::<Option<f64>>().map(|sum| sum / count);
+        let densities: Vec<f64> = networks
+            .iter()
+            .flat_map(|near| {
+                let judged = &near.judged;
+                match (&judged.misfits, noise) {
+                    (Some((square, rows)), Some(noise))
+                        if self.options.choice == PriorPathChoice::Simplest && knob("JUDGE", 1.0) > 0.0 =>
+                    {
+                        let factor = noise / square;
+                        let shift = |(e, v): &(f64, f64)| {
+                            -0.5 * (e / (factor * v) - e / v) - 0.5 * factor.ln()
+                        };
+                        let outputs = rows.len() / judged.densities.len().max(1);
+                        let moved = |(n, density): (usize, &f64)| {
+                            density + rows[n * outputs..(n + 1) * outputs].iter().map(shift).sum::<f64>()
+                        };
+                        judged.densities.iter().enumerate().map(moved).collect::<Vec<f64>>()
+                    }
+                    _ => judged.densities.clone(),
+                }
+            })
+            .collect();
+        let step = PriorPathStep { prior_precision: alpha, ratio: self.ratio, held_out: mean(&densities) };
+        let effective = networks.iter().map(|near| near.judged.effective).sum::<f64>() / count;
+        let mut deviances = Deviances::default();
+        networks.iter().for_each(|near| deviances += near.judged.deviances);
+        Stop { step, densities, networks, noise, effective, deviances }
     }
 
     pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
@@ -432,16 +516,28 @@ impl Path<'_> {
         (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }
 
-    /// Trains under the next prior, from where the last one has led.
+    /// Trains under the next prior, from where the last one has led, and from new weights; the mode of greatest evidence is taken.
     fn advance(&self, walker: &mut Walker, alpha: f64) -> Result<Mode> {
         self.progress.check()?;
-        let mode = train_to_mode(
-            &walker.network,
-            &walker.data,
-            &walker.family,
-            &self.under(alpha, &self.options.on_the_way),
-            &(),
-        )?;
+        let options = self.under(alpha, &self.options.on_the_way);
+        let mut mode = train_to_mode(&walker.network, &walker.data, &walker.family, &options, &());
+        let starts = knob("STARTS", 0.0) as u64;
+        for start in 0..starts {
+            let from = match start {
+                0 => self.start.clone(),
+                _ => Network::random(self.start.architecture().clone(), self.options.seed + 1000 * start),
+            };
+            let fresh = train_to_mode(&from, &walker.data, &walker.origin, &options, &());
+            mode = match (mode, fresh) {
+                (Ok(one), Ok(two)) => {
+                    let greater = two.laplace.log_marginal_likelihood() > one.laplace.log_marginal_likelihood();
+                    Ok(if greater { two } else { one })
+                }
+                (Err(error), Err(_)) => Err(error),
+                (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+            };
+        }
+        let mode = mode?;
         // From weights of zero there is no way on: the gradient vanishes there.
         let collapsed = mode.laplace.effective_parameters() < COLLAPSED;
         walker.network = if collapsed { self.start.clone() } else { mode.network.clone() };
@@ -450,15 +546,39 @@ impl Path<'_> {
     }
 }
 
-/// s²σ² with s² the mean of r²/(v + σ²) over held-out targets; none without one σ.
-fn held_out_noise(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Option<f64> {
+fn knob(name: &str, default: f64) -> f64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// Whether a mode could not be found in the arithmetic at hand.
+fn is_numerical(error: &Error) -> bool {
+    matches!(error, Error::NotPositiveDefinite { .. } | Error::NotFinite { .. })
+}
+
+impl NearMode {
+    fn judged(mode: Mode, fold: &Fold) -> Result<Self> {
+        let Mode { network, laplace, .. } = mode;
+        let latent = linearized(&laplace, fold.held_out.inputs())?;
+        let (held_out, training) = (fold.held_out.targets(), fold.walker.data.targets());
+        let judged = Judged {
+            densities: log_densities(&laplace, &latent, &fold.held_out)?,
+            deviances: Deviances::of(laplace.family(), &latent.mean, held_out, training),
+            effective: laplace.effective_parameters(),
+            misfits: misfits(&laplace, &latent, &fold.held_out),
+        };
+        let (family, prior) = (laplace.family().clone(), laplace.prior().clone());
+        Ok(Self { network, family, prior, evidence: laplace.log_marginal_likelihood(), judged })
+    }
+}
+
+/// σ², and r² and v + σ² of the held-out targets; none without one σ.
+fn misfits(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Option<(f64, Vec<(f64, f64)>)> {
     let [sigma] = laplace.family().sigma()? else { return None };
     let square = sigma * sigma;
     let of = |((row, output), target): ((usize, usize), &f64)| {
-        (target - latent.mean[(row, output)]).powi(2) / (latent.covariance[(row, output, output)] + square)
+        ((target - latent.mean[(row, output)]).powi(2), latent.covariance[(row, output, output)] + square)
     };
-    let misfits: Vec<f64> = held_out.targets().indexed_iter().map(of).collect();
-    Some(mean(&misfits) * square)
+    Some((square, held_out.targets().indexed_iter().map(of).collect()))
 }
 
 /// Sets σ² without moving the mode: the prior precisions fall as it rises, and all variances of a prediction scale alike.
