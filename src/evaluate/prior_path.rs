@@ -10,13 +10,18 @@
 //! With several *ratios* the path is walked once for each: hidden layers then have precision α√r and the last α/√r. The larger
 //! r, the smaller the weights inside and the nearer the network is to a linear model; r = 1 is one precision for all.
 //!
-//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in two ways. Among priors whose held-out densities are within one
-//! paired standard error of the best, it takes the one of fewest effective parameters: on small sets the best is one by chance.
-//! (Nothing counts as simpler than a linear model: among those with no more effective parameters than a linear model has in
-//! all, it takes the one that predicts best.) And
-//! as the noise of a fit is that of points which shaped the network, too small for new ones, it takes σ from held-out rows:
-//! σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
-//! same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
+//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in four ways.
+//!
+//! - Where a mode is no more than a linear model, training starts again from new weights, and of the two modes the one with the
+//!   greater evidence is kept: units that a strong prior has made alike stay alike, so that a path would never learn a sine.
+//!   Nor does a path end there because weaker priors predict worse: they may be on their way to what is not linear.
+//! - A linear model is kept unless the best prior predicts held-out rows better by two paired standard errors. Among others, those
+//!   within one standard error of the best are as good, and the one of fewest effective parameters is taken: on small sets the
+//!   best is one by chance. (Nothing counts as simpler than a linear model.)
+//! - As the noise of a fit is that of points which shaped the network, too small for new ones, σ is taken from held-out rows:
+//!   σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
+//!   same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
+//! - Priors are compared with that σ, since it is what will predict.
 //!
 //! And if the mode on all data has far more effective parameters than those of the folds, another kind of solution was found than the
 //! one that held-out rows have judged: the other candidate is taken, or the next stronger prior.
@@ -29,6 +34,7 @@ use rand::seq::SliceRandom;
 
 use super::deviance::Deviances;
 use super::folded::scores_of_folds;
+use super::prior_stop::{COLLAPSED, NearMode, SAME_KIND, Stop, is_worse};
 use crate::conformal::Folded;
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result};
@@ -37,24 +43,19 @@ use crate::laplace::{Laplace, PriorValues};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::network::Network;
-use crate::predict::{LatentGaussian, Link, linearized};
-use crate::prior::{Prior, PriorPrecision};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
-use crate::target::Target;
 
 /// Weaker priors that may predict worse in a row before the path ends.
 const PATIENCE: usize = 2;
-/// Standard errors of the difference up to which a simpler prior is as good.
+/// Standard errors of the difference up to which a simpler prior is as good, and up to which a linear model is.
+const ONE_ERROR: f64 = 1.0;
+const TWO_ERRORS: f64 = 2.0;
 /// Standard errors of the difference at which a prior is worse beyond doubt.
 const BEYOND_DOUBT: f64 = 3.0;
 /// The bounds of the factor by which held-out rows scale a prediction's variance.
 const LEAST_FACTOR: f64 = 0.25;
 const MOST_FACTOR: f64 = 1e4;
-/// The factor by which a mode on all data may have more effective parameters than those of the folds, whose rows are fewer.
-const SAME_KIND: f64 = 1.5;
-/// Effective parameters below which a strong prior has left nothing of a network but its mean.
-const COLLAPSED: f64 = 1.5;
 
 /// Settings of [`train_along_priors`].
 #[derive(Debug, Clone, PartialEq)]
@@ -167,18 +168,27 @@ pub fn train_along_priors(
     Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances, folded })
 }
 
-/// The stop whose prior is taken: the best, or the simplest within one standard error of it.
+/// The stop whose prior is taken: the best, or a simpler one that is not clearly worse.
 fn choose<'a, 'p>(paths: &'a [(Path<'p>, Walk)], choice: PriorPathChoice) -> Option<(&'a Path<'p>, &'a Walk, usize)> {
+    type At<'a, 'p> = (&'a Path<'p>, &'a Walk, usize);
+    let stop = |(_, walk, place): &At<'a, 'p>| -> &'a Stop { &walk.stops[*place] };
     let all = || paths.iter().flat_map(|(path, walk)| (0..walk.stops.len()).map(move |place| (path, walk, place)));
-    let stop = |(_, walk, place): &(&'a Path<'p>, &'a Walk, usize)| -> &'a Stop { &walk.stops[*place] };
-    let best =
-        all().reduce(|best, next| if stop(&next).step.held_out > stop(&best).step.held_out { next } else { best })?;
+    let better = |best: At<'a, 'p>, next: At<'a, 'p>| {
+        if stop(&next).step.held_out > stop(&best).step.held_out { next } else { best }
+    };
+    let best = all().reduce(better)?;
     if choice == PriorPathChoice::Best {
         return Some(best);
     }
     let linear = best.0.linear_parameters();
-    let near = all().filter(|other| !is_worse(&stop(other).densities, &stop(&best).densities, knob("SE", 1.0)));
-    near.reduce(|one, next| if stop(&next).is_simpler(stop(&one), linear) { next } else { one })
+    let is_near = |other: &At<'a, 'p>, errors| !is_worse(&stop(other).densities, &stop(&best).densities, errors);
+    let nearly_linear = all().filter(|other| stop(other).effective <= linear).reduce(better);
+    nearly_linear.filter(|other| is_near(other, TWO_ERRORS)).or_else(|| {
+        let fewer = |one: At<'a, 'p>, next: At<'a, 'p>| {
+            if stop(&next).effective < stop(&one).effective { next } else { one }
+        };
+        all().filter(|other| stop(other).effective > linear && is_near(other, ONE_ERROR)).reduce(fewer)
+    })
 }
 
 /// The priors that were tried.
@@ -191,86 +201,6 @@ impl Walk {
     pub fn steps(&self) -> Vec<PriorPathStep> {
         self.stops.iter().map(|stop| stop.step.clone()).collect()
     }
-}
-
-/// A prior, the log densities of all data under it, fold by fold, and the folds' networks.
-pub(super) struct Stop {
-    pub step: PriorPathStep,
-    pub densities: Vec<f64>,
-    pub networks: Vec<NearMode>,
-    /// The mean over folds of s²σ² with s² = mean rₙ²/(vₙ + σ²), for one Gaussian noise.
-    noise: Option<f64>,
-    /// The mean of the effective parameters over the folds.
-    effective: f64,
-    /// Of all held-out rows.
-    deviances: Deviances,
-}
-
-/// A network that was trained without its fold, near a mode of its posterior.
-pub(super) struct NearMode {
-    pub network: Network,
-    pub family: Family,
-    pub prior: PriorPrecision,
-    evidence: f64,
-    judged: Judged,
-}
-
-/// What the rows of its fold say of a network.
-struct Judged {
-    densities: Vec<f64>,
-    deviances: Deviances,
-    effective: f64,
-    /// σ², and r² and v + σ² of every held-out target, for one Gaussian noise.
-    misfits: Option<(f64, Vec<(f64, f64)>)>,
-}
-
-impl Stop {
-    /// Whether it has fewer effective parameters than another; where neither has more than a linear model, whether it predicts
-    /// better.
-    fn is_simpler(&self, other: &Stop, linear: f64) -> bool {
-        let [own, theirs] = [self, other].map(|stop| stop.effective.max(linear));
-        own < theirs || own == theirs && self.step.held_out > other.step.held_out
-    }
-
-    /// Whether a mode on all data is of the kind that held-out rows have judged: not of far more effective parameters.
-    fn is_like(&self, mode: &Mode) -> bool {
-        let own = mode.laplace.effective_parameters().max(COLLAPSED);
-        let theirs = self.effective.max(COLLAPSED);
-        own <= SAME_KIND * theirs && (knob("LOWER", 1.0) == 0.0 || own >= theirs / SAME_KIND)
-    }
-
-    /// The network and noise of the greatest log posterior with all data.
-    fn walker(&self, data: &Dataset) -> Result<Walker> {
-        let mut best: Option<(f64, &NearMode)> = None;
-        for near in &self.networks {
-            let value = near.target(data)?.evaluator().log_posterior(near.network.parameters());
-            if best.is_none_or(|(greatest, _)| value > greatest) {
-                best = Some((value, near));
-            }
-        }
-        let (_, near) = best.ok_or(InvalidTraining::Precisions)?;
-        Ok(Walker::new(data, &near.network, &near.family))
-    }
-}
-
-impl NearMode {
-    /// The log posterior with all data, under the fold's prior and noise.
-    fn target(&self, data: &Dataset) -> Result<Target> {
-        let map = self.network.bind(data.inputs().view())?;
-        Target::new(map, self.family.shared(), data.targets().view(), Prior::gaussian(self.prior.clone()))
-    }
-}
-
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Whether the mean of the differences is negative by more than so many of its standard errors.
-fn is_worse(densities: &[f64], best: &[f64], errors: f64) -> bool {
-    let differences: Vec<f64> = densities.iter().zip(best).map(|(here, there)| here - there).collect();
-    let centre = mean(&differences);
-    let variance = differences.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / differences.len() as f64;
-    centre < -errors * (variance / differences.len() as f64).sqrt()
 }
 
 pub(super) fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
@@ -286,17 +216,17 @@ pub(super) fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
     Ok(())
 }
 
-/// A network on its way to weaker priors, its data, and the noise that it has found.
-struct Walker {
-    data: Dataset,
+/// A network on its way to weaker priors, its data, and the noise that it has found and that it began with.
+pub(super) struct Walker {
+    pub data: Dataset,
     network: Network,
     family: Family,
-    origin: Family,
+    first_family: Family,
 }
 
 impl Walker {
-    fn new(data: &Dataset, network: &Network, family: &Family) -> Self {
-        Self { data: data.clone(), network: network.clone(), family: family.clone(), origin: family.clone() }
+    pub fn new(data: &Dataset, network: &Network, family: &Family) -> Self {
+        Self { data: data.clone(), network: network.clone(), family: family.clone(), first_family: family.clone() }
     }
 }
 
@@ -340,6 +270,10 @@ impl Path<'_> {
         ((architecture.n_inputs() + 1) * architecture.n_outputs()) as f64
     }
 
+    fn is_cautious(&self) -> bool {
+        self.options.choice == PriorPathChoice::Simplest
+    }
+
     /// The mode on all data under the best prior, and the place of that prior.
     ///
     /// A cautious path goes back to stronger priors until the mode is like those of the folds: held-out rows have judged these, and
@@ -347,8 +281,7 @@ impl Path<'_> {
     fn finish(&self, stops: &[Stop], mut place: usize, data: &Dataset, family: &Family) -> Result<(Mode, usize)> {
         loop {
             let mode = self.mode_under(stops, place, data, family)?;
-            let few = mode.laplace.effective_parameters() <= SAME_KIND * stops[place].effective.max(COLLAPSED);
-            if place == 0 || self.options.choice == PriorPathChoice::Best || few {
+            if place == 0 || !self.is_cautious() || stops[place].is_like(&mode) {
                 return Ok((mode, place));
             }
             place -= 1;
@@ -359,40 +292,31 @@ impl Path<'_> {
     fn mode_under(&self, stops: &[Stop], place: usize, data: &Dataset, family: &Family) -> Result<Mode> {
         let best = &stops[place];
         let alpha = best.step.prior_precision;
-        let mut own = Walker::new(data, self.start, family);
+        let (mut own, mut from_fold) = (Walker::new(data, self.start, family), best.walker(data)?);
         for alpha in &self.options.precisions[..place] {
-            self.advance(&mut own, *alpha)?;
-        }
-        let mut near = vec![self.advance(&mut own, alpha)?];
-        if knob("ALLFOLDS", 1.0) > 0.0 {
-            for fold in &best.networks {
-                near.extend(self.advance(&mut Walker::new(data, &fold.network, &fold.family), alpha).ok());
+            match self.advance(&mut own, *alpha) {
+                Err(error) if !is_numerical(&error) => return Err(error),
+                _ => {}
             }
-        } else {
-            near.push(self.advance(&mut best.walker(data)?, alpha)?);
         }
-        if knob("BACKALL", 0.0) > 0.0 {
-            for alpha in &self.options.precisions[place + 1..stops.len()] {
-                if self.advance(&mut own, *alpha).is_err() {
-                    break;
+        let candidates = [self.advance(&mut own, alpha), self.advance(&mut from_fold, alpha)];
+        // Of the kind that held-out rows have judged first, and then of the greater evidence.
+        let cautious = self.is_cautious();
+        let worth = |mode: &Mode| (!cautious || best.is_like(mode), mode.laplace.log_marginal_likelihood());
+        let near = match candidates {
+            [Ok(one), Ok(other)] => {
+                if worth(&other) > worth(&one) {
+                    other
+                } else {
+                    one
                 }
             }
-            for alpha in self.options.precisions[place..stops.len()].iter().rev().skip(1) {
-                near.extend(self.advance(&mut own, *alpha).ok().filter(|_| *alpha == self.options.precisions[place]));
-            }
-        }
-        let cautious = self.options.choice == PriorPathChoice::Simplest;
-        let rank = |mode: &Mode| {
-            let like = if cautious { best.is_like(mode) } else { true };
-            (like, mode.laplace.log_marginal_likelihood())
+            [Ok(found), Err(error)] | [Err(error), Ok(found)] => found_despite(found, error)?,
+            [Err(error), Err(_)] => return Err(error),
         };
-        let near = near
-            .into_iter()
-            .reduce(|one, next| if rank(&next) > rank(&one) { next } else { one })
-            .ok_or(InvalidTraining::Precisions)?;
         let options = self.under(alpha, &self.options.at_the_end);
         let mut mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
-        if let (PriorPathChoice::Simplest, Some(noise)) = (self.options.choice, best.noise) {
+        if let (true, Some(noise)) = (self.is_cautious(), best.noise) {
             widen(&mut mode.laplace, noise)?;
         }
         Ok(mode)
@@ -412,93 +336,28 @@ impl Path<'_> {
         ModeOptions { prior_precision, ..options.clone() }
     }
 
-    /// Goes from strong priors to weak ones until these predict worse.
+    /// Goes from strong priors to weak ones until these predict worse, or until rounding leaves no mode to be found.
     pub fn walk(&self, data: &Dataset, family: &Family) -> Result<Walk> {
         let mut folds = self.folds(data, family)?;
-        let linear = self.linear_parameters();
         let (mut stops, mut best): (Vec<Stop>, usize) = (Vec::new(), 0);
         for (index, alpha) in self.options.precisions.iter().enumerate() {
-            let networks: Result<Vec<NearMode>> = folds
-                .iter_mut()
-                .map(|fold| {
-                    let mode = self.advance(&mut fold.walker, *alpha)?;
-                    NearMode::judged(mode, fold)
-                })
-                .collect();
-            let networks = match networks {
+            let train = |fold: &mut Fold| NearMode::of(self.advance(&mut fold.walker, *alpha)?, fold);
+            let networks = match folds.iter_mut().map(train).collect() {
                 Err(error) if is_numerical(&error) && index > 0 => break,
-                other => other?,
+                networks => networks?,
             };
-            let stop = self.stop(*alpha, networks);
-            self.progress.step(self.done + index + 1, stop.step.held_out);
-            stops.push(stop);
+            stops.push(Stop::new((*alpha, self.ratio), networks, self.options.choice));
             let (here, there) = (&stops[index], &stops[best]);
-            let patient = knob("PAT", 1.0) > 0.0 && here.effective <= linear * knob("PATF", 1.0);
+            self.progress.step(self.done + index + 1, here.step.held_out);
+            let may_end = !(self.is_cautious() && here.effective <= self.linear_parameters());
             if index == 0 || here.step.held_out > there.step.held_out {
                 best = index;
-            } else if !patient
-                && (index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT))
+            } else if may_end && (index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT))
             {
                 break;
             }
         }
-        if knob("BACK", 0.0) > 0.0 {
-            for index in (0..stops.len().saturating_sub(1)).rev() {
-                let alpha = self.options.precisions[index];
-                let mut changed = false;
-                for (place, fold) in folds.iter_mut().enumerate() {
-                    let from = &stops[index + 1].networks[place];
-                    let options = self.under(alpha, &self.options.on_the_way);
-                    let training = fold.walker.data.clone();
-                    let Ok(mode) = train_to_mode(&from.network, &training, &from.family, &options, &()) else { continue };
-                    if mode.laplace.log_marginal_likelihood() > stops[index].networks[place].evidence + 1.0 {
-                        stops[index].networks[place] = NearMode::judged(mode, fold)?;
-                        changed = true;
-                    }
-                }
-                if changed {
-                    let networks = std::mem::take(&mut stops[index].networks);
-                    stops[index] = self.stop(alpha, networks);
-                }
-            }
-        }
         Ok(Walk { stops })
-    }
-
-    fn stop(&self, alpha: f64, networks: Vec<NearMode>) -> Stop {
-        let count = networks.len() as f64;
-        let of_fold = |near: &NearMode| {
-            let (square, rows) = near.judged.misfits.as_ref()?;
-            Some(rows.iter().map(|(error, variance)| error / variance).sum::<f64>() / rows.len() as f64 * square)
-        };
-        let noise = networks.iter().map(of_fold).sum::<Option<f64>>().map(|sum| sum / count);
-        let densities: Vec<f64> = networks
-            .iter()
-            .flat_map(|near| {
-                let judged = &near.judged;
-                match (&judged.misfits, noise) {
-                    (Some((square, rows)), Some(noise))
-                        if self.options.choice == PriorPathChoice::Simplest && knob("JUDGE", 1.0) > 0.0 =>
-                    {
-                        let factor = noise / square;
-                        let shift = |(e, v): &(f64, f64)| {
-                            -0.5 * (e / (factor * v) - e / v) - 0.5 * factor.ln()
-                        };
-                        let outputs = rows.len() / judged.densities.len().max(1);
-                        let moved = |(n, density): (usize, &f64)| {
-                            density + rows[n * outputs..(n + 1) * outputs].iter().map(shift).sum::<f64>()
-                        };
-                        judged.densities.iter().enumerate().map(moved).collect::<Vec<f64>>()
-                    }
-                    _ => judged.densities.clone(),
-                }
-            })
-            .collect();
-        let step = PriorPathStep { prior_precision: alpha, ratio: self.ratio, held_out: mean(&densities) };
-        let effective = networks.iter().map(|near| near.judged.effective).sum::<f64>() / count;
-        let mut deviances = Deviances::default();
-        networks.iter().for_each(|near| deviances += near.judged.deviances);
-        Stop { step, densities, networks, noise, effective, deviances }
     }
 
     pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {
@@ -516,25 +375,21 @@ impl Path<'_> {
         (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }
 
-    /// Trains under the next prior, from where the last one has led, and from new weights; the mode of greatest evidence is taken.
+    /// Trains under the next prior, from where the last one has led; where a cautious path finds no more than a linear model,
+    /// from new weights as well.
     fn advance(&self, walker: &mut Walker, alpha: f64) -> Result<Mode> {
         self.progress.check()?;
         let options = self.under(alpha, &self.options.on_the_way);
-        let mut mode = train_to_mode(&walker.network, &walker.data, &walker.family, &options, &());
-        let starts = knob("STARTS", 0.0) as u64;
-        for start in 0..starts {
-            let from = match start {
-                0 => self.start.clone(),
-                _ => Network::random(self.start.architecture().clone(), self.options.seed + 1000 * start),
-            };
-            let fresh = train_to_mode(&from, &walker.data, &walker.origin, &options, &());
+        let train = |network: &Network, family: &Family| train_to_mode(network, &walker.data, family, &options, &());
+        let mut mode = train(&walker.network, &walker.family);
+        let most = SAME_KIND * self.linear_parameters();
+        if self.is_cautious() && mode.as_ref().map_or(true, |mode| mode.laplace.effective_parameters() <= most) {
+            let fresh = train(self.start, &walker.first_family);
+            let evidence = |mode: &Mode| mode.laplace.log_marginal_likelihood();
             mode = match (mode, fresh) {
-                (Ok(one), Ok(two)) => {
-                    let greater = two.laplace.log_marginal_likelihood() > one.laplace.log_marginal_likelihood();
-                    Ok(if greater { two } else { one })
-                }
-                (Err(error), Err(_)) => Err(error),
-                (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+                (Ok(one), Ok(fresh)) => Ok(if evidence(&fresh) > evidence(&one) { fresh } else { one }),
+                (Err(_), fresh) => fresh,
+                (mode, Err(_)) => mode,
             };
         }
         let mode = mode?;
@@ -546,39 +401,14 @@ impl Path<'_> {
     }
 }
 
-fn knob(name: &str, default: f64) -> f64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
-/// Whether a mode could not be found in the arithmetic at hand.
+/// Whether rounding left no mode to be found.
 fn is_numerical(error: &Error) -> bool {
     matches!(error, Error::NotPositiveDefinite { .. } | Error::NotFinite { .. })
 }
 
-impl NearMode {
-    fn judged(mode: Mode, fold: &Fold) -> Result<Self> {
-        let Mode { network, laplace, .. } = mode;
-        let latent = linearized(&laplace, fold.held_out.inputs())?;
-        let (held_out, training) = (fold.held_out.targets(), fold.walker.data.targets());
-        let judged = Judged {
-            densities: log_densities(&laplace, &latent, &fold.held_out)?,
-            deviances: Deviances::of(laplace.family(), &latent.mean, held_out, training),
-            effective: laplace.effective_parameters(),
-            misfits: misfits(&laplace, &latent, &fold.held_out),
-        };
-        let (family, prior) = (laplace.family().clone(), laplace.prior().clone());
-        Ok(Self { network, family, prior, evidence: laplace.log_marginal_likelihood(), judged })
-    }
-}
-
-/// σ², and r² and v + σ² of the held-out targets; none without one σ.
-fn misfits(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Option<(f64, Vec<(f64, f64)>)> {
-    let [sigma] = laplace.family().sigma()? else { return None };
-    let square = sigma * sigma;
-    let of = |((row, output), target): ((usize, usize), &f64)| {
-        ((target - latent.mean[(row, output)]).powi(2), latent.covariance[(row, output, output)] + square)
-    };
-    Some((square, held_out.targets().indexed_iter().map(of).collect()))
+/// What was found, where the other way failed by rounding alone.
+fn found_despite(found: Mode, error: Error) -> Result<Mode> {
+    if is_numerical(&error) { Ok(found) } else { Err(error) }
 }
 
 /// Sets σ² without moving the mode: the prior precisions fall as it rises, and all variances of a prediction scale alike.
@@ -590,39 +420,4 @@ fn widen(laplace: &mut Laplace, noise: f64) -> Result<()> {
     let values = prior.values().iter().map(|value| value / factor).collect();
     let values = PriorValues::with_structure(prior.structure(), values);
     laplace.set_hyperparameters(&values, &[sigma])
-}
-
-/// log p(y | x) of held-out data by the linearised posterior, in the units of the data.
-fn log_densities(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Result<Vec<f64>> {
-    let densities = latent.log_densities(laplace.family(), Link::default(), held_out.targets())?;
-    let shift = laplace.schema().log_density_shift();
-    match densities.iter().position(|value| value.is_nan()) {
-        Some(row) => Err(Error::NotFinite { what: "the log density of a held-out point", row, column: 0 }),
-        None => Ok(densities.iter().map(|value| value + shift).collect()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stop(effective: f64, held_out: f64) -> Stop {
-        let step = PriorPathStep { prior_precision: 1.0, ratio: 1.0, held_out };
-        Stop {
-            step,
-            densities: Vec::new(),
-            networks: Vec::new(),
-            noise: None,
-            effective,
-            deviances: Deviances::default(),
-        }
-    }
-
-    #[test]
-    fn fewer_effective_parameters_are_simpler_down_to_those_of_a_linear_model_and_then_better_predictions_count() {
-        assert!(stop(20.0, -2.0).is_simpler(&stop(30.0, -1.0), 9.0));
-        assert!(!stop(30.0, -1.0).is_simpler(&stop(20.0, -2.0), 9.0));
-        assert!(stop(8.0, -1.0).is_simpler(&stop(5.0, -2.0), 9.0));
-        assert!(!stop(5.0, -2.0).is_simpler(&stop(8.0, -1.0), 9.0));
-    }
 }

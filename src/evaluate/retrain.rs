@@ -82,9 +82,16 @@ pub fn default_procedure(architecture: &Architecture, rows: usize) -> Procedure 
     Procedure::EarlyStopping { epochs: 1000, learning_rate: 5e-3, weight_decay: 1e-5, batch_size }
 }
 
+/// The prior precisions of a default training: those of [`PriorPathOptions`], and stronger ones in front, which a linear model of
+/// weak inputs needs.
+pub fn cautious_precisions() -> Vec<f64> {
+    let stronger = [2.5, 2.0].map(|power| 10f64.powf(power));
+    stronger.into_iter().chain(PriorPathOptions::default().precisions).collect()
+}
+
 /// Multiply-adds of a path along priors, on average.
 fn path_work(architecture: &Architecture, rows: usize, (folds, used, ratios): (usize, usize, usize)) -> f64 {
-    let priors = PriorPathOptions::default().precisions.len() as f64;
+    let priors = cautious_precisions().len() as f64;
     let share = 1.0 - 1.0 / folds as f64;
     let on_the_way = priors * STEPS * ratios as f64 * used as f64;
     on_the_way * step_work(architecture, share * rows as f64)
@@ -146,6 +153,7 @@ pub fn follow(
                 folds: *folds,
                 folds_used: Some(*folds_used),
                 ratios: ratios.clone(),
+                precisions: if *cautious { cautious_precisions() } else { usual.precisions },
                 choice: if *cautious { PriorPathChoice::Simplest } else { PriorPathChoice::Best },
                 on_the_way: if *cautious { converged } else { usual.on_the_way },
                 seed: recipe.seed,

@@ -3,11 +3,14 @@
 //!
 //! Levenberg and Marquardt's method on −ℓ(θ) = −Σₙ log p(yₙ | fₙ(θ)) + ½θᵀAθ, with the generalised Gauss-Newton curvature:
 //! θ ← θ + (JᵀHJ + (1 + κ)A)⁻¹∇ℓ, where κ falls after a step that gains and rises after one that does not. Every few steps
-//! σ² ← ‖y − f‖²/(NP − γ), where γ are the effective parameters: the σ of greatest evidence at fixed γ.
+//! σ² ← ‖y − f‖²/(NP − γ), where γ are the effective parameters: the σ of greatest evidence at fixed γ. It never falls below a
+//! hundred-thousandth of the targets' spread, which targets without any noise would have it do.
 //!
 //! The linearised posterior and the evidence describe a network at a mode. Adam comes near one slowly: where γ is some
 //! hundreds, thousands of epochs end at weights whose gradient is that of an underfitted network. For networks of up to
 //! some thousand weights, a step here costs about as much as a fit.
+
+use ndarray::ArrayView1;
 
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result, Unsupported};
@@ -34,7 +37,7 @@ const LEAST_NOISE: f64 = 1e-5;
 /// What becomes of σ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Noise {
-    /// It follows from the fit, where the family has one.
+    /// It follows from the fit, where the family has one, down to a hundred-thousandth of the targets' spread.
     #[default]
     Tuned,
     /// It stays as the family has it.
@@ -159,16 +162,15 @@ fn posterior(network: &Network, data: &Dataset, family: &Family, options: &ModeO
     Laplace::fit(network.clone(), data.clone(), family.clone(), &options)
 }
 
-/// The least σ that is told from rounding: where a network fits exactly, σ would run to zero and take the precision along.
+/// The least σ: where a network fits exactly, σ would run to zero, and no precision could be factored.
 fn least_noise(data: &Dataset) -> f64 {
-    let targets = data.targets();
-    let columns = targets.columns().into_iter().map(|column| {
+    let squares = |column: ArrayView1<'_, f64>| {
         let centre = column.mean().unwrap_or(0.0);
         column.iter().map(|y| (y - centre).powi(2)).sum::<f64>()
-    });
-    let spread = (columns.sum::<f64>() / targets.len().max(1) as f64).sqrt();
-    let size = (targets.iter().map(|y| y * y).sum::<f64>() / targets.len().max(1) as f64).sqrt();
-    (LEAST_NOISE * if spread > f64::EPSILON * size { spread } else { size }).max(f64::MIN_POSITIVE.sqrt())
+    };
+    let targets = data.targets();
+    let spread = (targets.columns().into_iter().map(squares).sum::<f64>() / targets.len().max(1) as f64).sqrt();
+    LEAST_NOISE * if spread > 0.0 { spread } else { 1.0 }
 }
 
 /// σ as it is and as it should be.
