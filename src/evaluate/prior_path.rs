@@ -421,3 +421,43 @@ fn widen(laplace: &mut Laplace, noise: f64) -> Result<()> {
     let values = PriorValues::with_structure(prior.structure(), values);
     laplace.set_hyperparameters(&values, &[sigma])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Activation, Architecture};
+
+    /// A stop of these effective parameters whose rows have densities around a mean, half of them above it by 0.1 and half below.
+    fn stop(effective: f64, held_out: f64, phase: usize) -> Stop {
+        let density = |row: usize| held_out + if (row / phase).is_multiple_of(2) { 0.1 } else { -0.1 };
+        let step = PriorPathStep { prior_precision: 1.0, ratio: 1.0, held_out };
+        let densities = (0..100).map(density).collect();
+        Stop { step, densities, networks: Vec::new(), noise: None, effective, deviances: Deviances::default() }
+    }
+
+    fn chosen(stops: Vec<Stop>, choice: PriorPathChoice) -> Option<usize> {
+        let start = Network::random(Architecture::new(&[3, 2, 1], Activation::Tanh).ok()?, 0);
+        let options = PriorPathOptions::default();
+        let path = Path { start: &start, options: &options, progress: &(), ratio: 1.0, done: 0 };
+        choose(&[(path, Walk { stops })], choice).map(|(_, _, place)| place)
+    }
+
+    // The differences of two stops of phases 1 and 2 have standard deviation 0.1 √2, and a mean over 100 rows an error of 0.014.
+    #[test]
+    fn a_linear_model_is_kept_up_to_two_standard_errors_and_the_best_of_them() {
+        for (gain, place) in [(0.025, 1), (0.032, 2)] {
+            let stops = vec![stop(2.0, -1.1, 1), stop(4.0, -1.0, 1), stop(9.0, -1.0 + gain, 2)];
+            assert_eq!(chosen(stops, PriorPathChoice::Simplest), Some(place), "{gain}");
+        }
+    }
+
+    #[test]
+    fn beyond_a_linear_model_fewer_effective_parameters_win_within_one_standard_error() {
+        for (gain, place) in [(0.01, 1), (0.02, 2)] {
+            let stops = vec![stop(3.0, -9.0, 1), stop(8.0, -1.0, 1), stop(20.0, -1.0 + gain, 2)];
+            assert_eq!(chosen(stops, PriorPathChoice::Simplest), Some(place), "{gain}");
+            let stops = vec![stop(3.0, -9.0, 1), stop(8.0, -1.0, 1), stop(20.0, -1.0 + gain, 2)];
+            assert_eq!(chosen(stops, PriorPathChoice::Best), Some(2));
+        }
+    }
+}

@@ -76,7 +76,9 @@ pub fn default_procedure(architecture: &Architecture, rows: usize) -> Procedure 
         }
     }
     if (2..10).contains(&rows) {
-        return Procedure::CrossValidated { folds: 2, folds_used: 2, ratios: vec![1.0], cautious: true };
+        // A fold of several of so few rows leaves too little to learn from.
+        let ratios = RATIOS.to_vec();
+        return Procedure::CrossValidated { folds: rows, folds_used: rows, ratios, cautious: true };
     }
     let batch_size = (rows / 100).clamp(32, 512);
     Procedure::EarlyStopping { epochs: 1000, learning_rate: 5e-3, weight_decay: 1e-5, batch_size }
