@@ -189,6 +189,15 @@ fn targets_without_noise_end_in_no_error_whatever_the_network() {
 }
 
 #[test]
+fn a_line_is_found_from_five_rows() {
+    let folder = Folder::new();
+    folder.write("d.csv", "a,y\n1,2\n2,4\n3,5\n5,9\n6,11\n");
+    let train = "train --data d.csv --target y --likelihood gaussian --hidden 3 --json --out m.safetensors";
+    let explained = &folder.ok(train).json()["explained"];
+    assert!(number(&explained["held_out"]) > 0.9, "{explained}");
+}
+
+#[test]
 fn a_target_of_one_value_is_refused_in_plain_words() {
     let folder = Folder::new();
     folder.write("d.csv", "x,price\n1,5\n2,5\n3,5\n4,5\n");

@@ -187,7 +187,8 @@ impl Told<'_> {
                 let (theirs, judged) = (percent(theirs), percent(judged));
                 console.warn(format!("a linear model explains more ({theirs} for {judged}); leave out --hidden"));
             } else if theirs > judged {
-                let words = "a linear model explains as much; without --hidden it is simpler, and its intervals are exact";
+                let words =
+                    "a linear model explains as much; without --hidden it is simpler, and its intervals are exact";
                 console.note(words);
             }
         }
