@@ -159,6 +159,31 @@ fn words_yes_and_no_and_dates_are_inputs() -> Outcome {
 }
 
 #[test]
+fn a_date_with_dots_begins_with_its_day_and_one_that_may_begin_with_either_is_not_guessed() -> Outcome {
+    let folder = Folder::new();
+    folder.write("d.csv", "day;y\n02.01.1970;1\n31.12.1969;2\n01.02.1970;3\n");
+    let data = both_ways(&folder.path("d.csv"), &TableOptions::default(), y())?;
+    assert_eq!(data.inputs(), &array![[1.0], [-1.0], [31.0]]);
+    let rows: String =
+        (1..=12).flat_map(|month| (1..=3).map(move |day| format!("0{day}/{month:02}/2024,{day}\n"))).collect();
+    folder.write("d.csv", format!("day,y\n{rows}"));
+    says(both_ways(&folder.path("d.csv"), &TableOptions::default(), y()), &["line 2, column `day`", "different words"]);
+    Ok(())
+}
+
+#[test]
+fn a_target_of_words_for_a_likelihood_of_numbers_is_told_which_likelihood_takes_it() {
+    let folder = Folder::new();
+    folder.write("d.csv", "x,colour\n1,red\n2,blue\n3,green\n");
+    let train = "train --data d.csv --target colour --likelihood gaussian --out m.safetensors";
+    folder.refuses(train, &["line 2, column `colour`", "words are classes: `--likelihood categorical`"]);
+    // A slip among numbers is one.
+    folder.write("d.csv", "x,colour\n1,1\n2,blue\n3,2\n");
+    let slip = folder.rla(train);
+    assert!(slip.status == Some(2) && !slip.stderr.contains("words are classes"), "{}", slip.stderr);
+}
+
+#[test]
 fn a_few_words_among_a_few_numbers_are_categories_and_a_slip_is_not() -> Outcome {
     let folder = Folder::new();
     let drive = |n: usize| ["4", "f", "r", "4"][n % 4];

@@ -128,6 +128,9 @@ fn remedies(problems: &[ColumnProblem]) -> Vec<String> {
     if fillable {
         advice.push("`--impute mean` fills in missing inputs".to_string());
     }
+    if of(Remedy::Classes).next().is_some() {
+        advice.push("words are classes: `--likelihood categorical`, or `bernoulli` where there are two".to_string());
+    }
     advice
 }
 

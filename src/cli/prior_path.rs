@@ -1,7 +1,9 @@
 //! `rla train --cross-validate`: the network at its mode under the prior that predicts held-out data best.
 
 use clap::Args;
-use riemannian_laplace::internals::evaluate::{Committee, PriorPath, PriorPathOptions, train_committee};
+use riemannian_laplace::internals::evaluate::{
+    Committee, PriorPath, PriorPathOptions, cautious_precisions, train_committee,
+};
 use riemannian_laplace::internals::network::Procedure;
 use riemannian_laplace::{Dataset, Family, Network, Progress};
 use serde::Serialize;
@@ -74,7 +76,7 @@ impl CrossValidateArgs {
 
 /// The priors that a path tries at most.
 pub fn most_priors(ratios: usize) -> usize {
-    ratios * PriorPathOptions::default().precisions.len()
+    ratios * cautious_precisions().len()
 }
 
 /// What was found, in the units of the data.

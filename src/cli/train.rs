@@ -1,6 +1,6 @@
 //! `rla train`: a small network from a CSV file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -21,7 +21,7 @@ use super::console::Console;
 use super::data::{DataArgs, DataFile, NewColumns};
 use super::failure::Failure;
 use super::online::EvidenceArgs;
-use super::output::{OutputFile, Summary, print, print_json};
+use super::output::{OutputFile, Summary, print, print_json, short};
 use super::prior_path::{self, CrossValidateArgs};
 use super::scaling::TrainScalingArgs;
 use super::stoppable::Stoppable;
@@ -150,6 +150,7 @@ pub fn run(args: &TrainArgs, console: &Console) -> Result<(), Failure> {
     let least = args.classes.map_or(0, |classes| classes as usize);
     let family = for_classes_of(&family, &data.dataset, least).map_err(|error| data.locate(error))?;
     data.check_targets(&family, n_outputs)?;
+    check_spread(&data, args.likelihood.kind(), &args.data.data)?;
     if let Some(which) = args.standardize.which(args.likelihood) {
         data.dataset = data.dataset.standardized(which).map_err(Failure::about(&args.data.data))?;
         let what = if which == Standardize::Inputs { "the inputs are" } else { "inputs and targets are" };
@@ -261,6 +262,21 @@ impl TrainArgs {
             None => default_procedure(architecture, rows),
         }
     }
+}
+
+/// A number that is the same in every row is nothing to learn, and has no noise.
+fn check_spread(data: &DataFile, kind: TargetKind, path: &Path) -> Result<(), Failure> {
+    let targets = data.dataset.targets();
+    let names = data.dataset.schema().targets();
+    for (name, column) in names.iter().zip(targets.columns()) {
+        let Some(first) = column.first().filter(|first| column.iter().all(|value| value == *first)) else { continue };
+        if matches!(kind, TargetKind::Real | TargetKind::Positive) {
+            let (path, first) = (path.display(), short(*first));
+            let words = format!("{path}: every value of the target `{name}` is {first}: there is nothing to learn");
+            return Err(Failure::Usage(words));
+        }
+    }
+    Ok(())
 }
 
 /// Where the result goes.

@@ -15,6 +15,9 @@ use super::output::{Summary, short};
 use super::prior_path::{self, CrossValidateReport};
 use super::stoppable::Stoppable;
 
+/// The share of the deviance by which a linear model is not only as good.
+const CLEARLY_BETTER: f64 = 0.05;
+
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -177,11 +180,17 @@ impl Told<'_> {
                 "the network explains {where_} no better than a constant: the inputs may say nothing about the target, or \
                  training did not succeed (standardise the columns, or leave out --epochs, --lr and --weight-decay)"
             ));
-        } else if let Some(linear) = self.linear.map(Explained::from)
-            && linear.held_out.unwrap_or(linear.training) > judged
-        {
-            console
-                .note("a linear model explains as much; without --hidden it is simpler, and its intervals are exact");
+        } else if let Some(linear) = self.linear.map(Explained::from) {
+            let theirs = linear.held_out.unwrap_or(linear.training);
+            let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+            if theirs > judged + CLEARLY_BETTER {
+                let (theirs, judged) = (percent(theirs), percent(judged));
+                console.warn(format!("a linear model explains more ({theirs} for {judged}); leave out --hidden"));
+            } else if theirs > judged {
+                let words =
+                    "a linear model explains as much; without --hidden it is simpler, and its intervals are exact";
+                console.note(words);
+            }
         }
     }
 }

@@ -174,14 +174,17 @@ pub(super) fn are_booleans<'a>(words: impl Iterator<Item = &'a String> + Clone) 
     BOOLEANS.iter().any(|pair| words.clone().all(|word| pair.contains(&word.to_ascii_lowercase().as_str())))
 }
 
-/// An ISO date, with a time or without, as days since the beginning of 1970 (UTC).
+/// An ISO date or one as 31.12.2024, with a time or without, as days since the beginning of 1970 (UTC).
 pub(super) fn date(text: &str) -> Option<f64> {
     let (day, time) = match text.split_once(['T', ' ']) {
         Some((day, time)) => (day, Some(time)),
         None => (text, None),
     };
-    let separator = if day.contains('/') { '/' } else { '-' };
-    let [year, month, day] = whole_numbers(day, separator, [4, 2, 2])?;
+    let [year, month, day] = match whole_numbers(day, '.', [2, 2, 4]) {
+        // Dots have one order; with slashes the day or the month may be first.
+        Some([day, month, year]) => [year, month, day],
+        None => whole_numbers(day, if day.contains('/') { '/' } else { '-' }, [4, 2, 2])?,
+    };
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let length = *lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
@@ -315,11 +318,23 @@ mod tests {
             ("2024-02-29T06:00:00Z", 19_782.25),
             ("2024-02-29T06:00:00.000+06:00", 19_782.0),
             ("1900-03-01", -25_508.0),
+            ("02.01.1970", 1.0),
+            ("29.02.2024 12:00", 19_782.5),
         ] {
             assert_eq!(date(text), Some(expected), "{text}");
         }
-        for text in ["", "2023-02-29", "2024-13-01", "2024-1-1", "31.12.2024", "2024-01-01T25:00", "20240101", "a-b-c"]
-        {
+        for text in [
+            "",
+            "2023-02-29",
+            "2024-13-01",
+            "2024-1-1",
+            "31.13.2024",
+            "1.2.2024",
+            "03/01/2024",
+            "2024-01-01T25:00",
+            "20240101",
+            "a-b-c",
+        ] {
             assert_eq!(date(text), None, "{text}");
         }
     }

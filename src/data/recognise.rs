@@ -253,8 +253,9 @@ fn target_problem(name: &str, profile: &Profile, labels: Labels) -> Option<Colum
         return problem(line, ColumnProblemKind::Missing { count: profile.missing }, Remedy::Drop);
     }
     let beyond = profile.first_word_that(|word| word.parse::<f64>().is_ok());
+    let remedy = if beyond.is_none() && profile.numbers == 0 { Remedy::Classes } else { Remedy::Correct };
     let word = beyond.or(profile.first_word().filter(|_| labels == Labels::Numbers));
-    word.and_then(|(line, text)| problem(line, ColumnProblemKind::NotANumber { text: text.clone() }, Remedy::Correct))
+    word.and_then(|(line, text)| problem(line, ColumnProblemKind::NotANumber { text: text.clone() }, remedy))
 }
 
 /// What is wrong with the cells of an input column of a schema.

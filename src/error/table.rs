@@ -170,6 +170,8 @@ pub enum ColumnProblemKind {
 pub enum Remedy {
     /// Correct the file.
     Correct,
+    /// Take a likelihood of classes.
+    Classes,
     /// Leave out the rows with missing values, or fill them in.
     DropOrImpute,
     /// Leave out the rows with missing values.

@@ -10,7 +10,8 @@
 
 use ndarray::{Array2, Array3};
 
-use super::prior_path::{Fold, NearMode};
+use super::prior_path::Fold;
+use super::prior_stop::NearMode;
 use crate::conformal::{FoldNetwork, Folded, Ranked, Score, needed_rows};
 use crate::error::{CalibrationError, Error, Result, check_size};
 use crate::laplace::{FitOptions, Laplace, PriorValues};

@@ -13,6 +13,7 @@ mod leave_one_out;
 mod outputs_hint;
 mod outside;
 mod prior_path;
+mod prior_stop;
 mod ranking;
 mod refit;
 mod retrain;
@@ -42,8 +43,8 @@ pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep
 pub use ranking::auroc;
 pub use refit::{Refit, expected_refit_seconds, refit};
 pub use retrain::{
-    Outcome, Trained, WORK_PER_SECOND, default_procedure, expected_linear_seconds, expected_seconds, follow,
-    linear_model,
+    Outcome, Trained, WORK_PER_SECOND, cautious_precisions, default_procedure, expected_linear_seconds,
+    expected_seconds, follow, linear_model,
 };
 pub(crate) use scores::confidences;
 pub use scores::{ClassScores, CountScores, RegressionScores, Scores};

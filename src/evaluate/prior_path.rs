@@ -10,13 +10,18 @@
 //! With several *ratios* the path is walked once for each: hidden layers then have precision α√r and the last α/√r. The larger
 //! r, the smaller the weights inside and the nearer the network is to a linear model; r = 1 is one precision for all.
 //!
-//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in two ways. Among priors whose held-out densities are within one
-//! paired standard error of the best, it takes the one of fewest effective parameters: on small sets the best is one by chance.
-//! (Nothing counts as simpler than a linear model: among those with no more effective parameters than a linear model has in
-//! all, it takes the one that predicts best.) And
-//! as the noise of a fit is that of points which shaped the network, too small for new ones, it takes σ from held-out rows:
-//! σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
-//! same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
+//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in four ways.
+//!
+//! - Where a mode is no more than a linear model, training starts again from new weights, and of the two modes the one with the
+//!   greater evidence is kept: units that a strong prior has made alike stay alike, so that a path would never learn a sine.
+//!   Nor does a path end there because weaker priors predict worse: they may be on their way to what is not linear.
+//! - A linear model is kept unless the best prior predicts held-out rows better by two paired standard errors. Among others, those
+//!   within one standard error of the best are as good, and the one of fewest effective parameters is taken: on small sets the
+//!   best is one by chance. (Nothing counts as simpler than a linear model.)
+//! - As the noise of a fit is that of points which shaped the network, too small for new ones, σ is taken from held-out rows:
+//!   σ² = mean over folds of s²σ², s² = mean rₙ²/(vₙ + σ²) (residual rₙ, epistemic variance vₙ). The precisions are divided by the
+//!   same factor as σ² is multiplied by, which keeps the mode and scales all variances of a prediction alike.
+//! - Priors are compared with that σ, since it is what will predict.
 //!
 //! And if the mode on all data has far more effective parameters than those of the folds, another kind of solution was found than the
 //! one that held-out rows have judged: the other candidate is taken, or the next stronger prior.
@@ -29,6 +34,7 @@ use rand::seq::SliceRandom;
 
 use super::deviance::Deviances;
 use super::folded::scores_of_folds;
+use super::prior_stop::{COLLAPSED, NearMode, SAME_KIND, Stop, is_worse};
 use crate::conformal::Folded;
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result};
@@ -37,25 +43,19 @@ use crate::laplace::{Laplace, PriorValues};
 use crate::likelihood::Family;
 use crate::map::Model;
 use crate::network::Network;
-use crate::predict::{LatentGaussian, Link, linearized};
-use crate::prior::{Prior, PriorPrecision};
 use crate::progress::Progress;
 use crate::random::{Purpose, stream};
-use crate::target::Target;
 
 /// Weaker priors that may predict worse in a row before the path ends.
 const PATIENCE: usize = 2;
-/// Standard errors of the difference up to which a simpler prior is as good.
+/// Standard errors of the difference up to which a simpler prior is as good, and up to which a linear model is.
 const ONE_ERROR: f64 = 1.0;
+const TWO_ERRORS: f64 = 2.0;
 /// Standard errors of the difference at which a prior is worse beyond doubt.
 const BEYOND_DOUBT: f64 = 3.0;
 /// The bounds of the factor by which held-out rows scale a prediction's variance.
 const LEAST_FACTOR: f64 = 0.25;
 const MOST_FACTOR: f64 = 1e4;
-/// The factor by which a mode on all data may have more effective parameters than those of the folds, whose rows are fewer.
-const SAME_KIND: f64 = 1.5;
-/// Effective parameters below which a strong prior has left nothing of a network but its mean.
-const COLLAPSED: f64 = 1.5;
 
 /// Settings of [`train_along_priors`].
 #[derive(Debug, Clone, PartialEq)]
@@ -168,18 +168,27 @@ pub fn train_along_priors(
     Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances, folded })
 }
 
-/// The stop whose prior is taken: the best, or the simplest within one standard error of it.
+/// The stop whose prior is taken: the best, or a simpler one that is not clearly worse.
 fn choose<'a, 'p>(paths: &'a [(Path<'p>, Walk)], choice: PriorPathChoice) -> Option<(&'a Path<'p>, &'a Walk, usize)> {
+    type At<'a, 'p> = (&'a Path<'p>, &'a Walk, usize);
+    let stop = |(_, walk, place): &At<'a, 'p>| -> &'a Stop { &walk.stops[*place] };
     let all = || paths.iter().flat_map(|(path, walk)| (0..walk.stops.len()).map(move |place| (path, walk, place)));
-    let stop = |(_, walk, place): &(&'a Path<'p>, &'a Walk, usize)| -> &'a Stop { &walk.stops[*place] };
-    let best =
-        all().reduce(|best, next| if stop(&next).step.held_out > stop(&best).step.held_out { next } else { best })?;
+    let better = |best: At<'a, 'p>, next: At<'a, 'p>| {
+        if stop(&next).step.held_out > stop(&best).step.held_out { next } else { best }
+    };
+    let best = all().reduce(better)?;
     if choice == PriorPathChoice::Best {
         return Some(best);
     }
     let linear = best.0.linear_parameters();
-    let near = all().filter(|other| !is_worse(&stop(other).densities, &stop(&best).densities, ONE_ERROR));
-    near.reduce(|one, next| if stop(&next).is_simpler(stop(&one), linear) { next } else { one })
+    let is_near = |other: &At<'a, 'p>, errors| !is_worse(&stop(other).densities, &stop(&best).densities, errors);
+    let nearly_linear = all().filter(|other| stop(other).effective <= linear).reduce(better);
+    nearly_linear.filter(|other| is_near(other, TWO_ERRORS)).or_else(|| {
+        let fewer = |one: At<'a, 'p>, next: At<'a, 'p>| {
+            if stop(&next).effective < stop(&one).effective { next } else { one }
+        };
+        all().filter(|other| stop(other).effective > linear && is_near(other, ONE_ERROR)).reduce(fewer)
+    })
 }
 
 /// The priors that were tried.
@@ -192,73 +201,6 @@ impl Walk {
     pub fn steps(&self) -> Vec<PriorPathStep> {
         self.stops.iter().map(|stop| stop.step.clone()).collect()
     }
-}
-
-/// A prior, the log densities of all data under it, fold by fold, and the folds' networks.
-pub(super) struct Stop {
-    pub step: PriorPathStep,
-    pub densities: Vec<f64>,
-    pub networks: Vec<NearMode>,
-    /// The mean over folds of s²σ² with s² = mean rₙ²/(vₙ + σ²), for one Gaussian noise.
-    noise: Option<f64>,
-    /// The mean of the effective parameters over the folds.
-    effective: f64,
-    /// Of all held-out rows.
-    deviances: Deviances,
-}
-
-/// A network that was trained without its fold, near a mode of its posterior.
-pub(super) struct NearMode {
-    pub network: Network,
-    pub family: Family,
-    pub prior: PriorPrecision,
-}
-
-impl Stop {
-    /// Whether it has fewer effective parameters than another; where neither has more than a linear model, whether it predicts
-    /// better.
-    fn is_simpler(&self, other: &Stop, linear: f64) -> bool {
-        let [own, theirs] = [self, other].map(|stop| stop.effective.max(linear));
-        own < theirs || own == theirs && self.step.held_out > other.step.held_out
-    }
-
-    /// Whether a mode on all data is of the kind that held-out rows have judged: not of far more effective parameters.
-    fn is_like(&self, mode: &Mode) -> bool {
-        mode.laplace.effective_parameters() <= SAME_KIND * self.effective.max(COLLAPSED)
-    }
-
-    /// The network and noise of the greatest log posterior with all data.
-    fn walker(&self, data: &Dataset) -> Result<Walker> {
-        let mut best: Option<(f64, &NearMode)> = None;
-        for near in &self.networks {
-            let value = near.target(data)?.evaluator().log_posterior(near.network.parameters());
-            if best.is_none_or(|(greatest, _)| value > greatest) {
-                best = Some((value, near));
-            }
-        }
-        let (_, near) = best.ok_or(InvalidTraining::Precisions)?;
-        Ok(Walker::new(data, &near.network, &near.family))
-    }
-}
-
-impl NearMode {
-    /// The log posterior with all data, under the fold's prior and noise.
-    fn target(&self, data: &Dataset) -> Result<Target> {
-        let map = self.network.bind(data.inputs().view())?;
-        Target::of_rows(map, &self.family, data.targets().view(), Prior::gaussian(self.prior.clone()))
-    }
-}
-
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Whether the mean of the differences is negative by more than so many of its standard errors.
-fn is_worse(densities: &[f64], best: &[f64], errors: f64) -> bool {
-    let differences: Vec<f64> = densities.iter().zip(best).map(|(here, there)| here - there).collect();
-    let centre = mean(&differences);
-    let variance = differences.iter().map(|value| (value - centre).powi(2)).sum::<f64>() / differences.len() as f64;
-    centre < -errors * (variance / differences.len() as f64).sqrt()
 }
 
 pub(super) fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
@@ -274,16 +216,17 @@ pub(super) fn check(data: &Dataset, options: &PriorPathOptions) -> Result<()> {
     Ok(())
 }
 
-/// A network on its way to weaker priors, its data, and the noise that it has found.
-struct Walker {
-    data: Dataset,
+/// A network on its way to weaker priors, its data, and the noise that it has found and that it began with.
+pub(super) struct Walker {
+    pub data: Dataset,
     network: Network,
     family: Family,
+    first_family: Family,
 }
 
 impl Walker {
-    fn new(data: &Dataset, network: &Network, family: &Family) -> Self {
-        Self { data: data.clone(), network: network.clone(), family: family.clone() }
+    pub fn new(data: &Dataset, network: &Network, family: &Family) -> Self {
+        Self { data: data.clone(), network: network.clone(), family: family.clone(), first_family: family.clone() }
     }
 }
 
@@ -327,6 +270,10 @@ impl Path<'_> {
         ((architecture.n_inputs() + 1) * architecture.n_outputs()) as f64
     }
 
+    fn is_cautious(&self) -> bool {
+        self.options.choice == PriorPathChoice::Simplest
+    }
+
     /// The mode on all data under the best prior, and the place of that prior.
     ///
     /// A cautious path goes back to stronger priors until the mode is like those of the folds: held-out rows have judged these, and
@@ -334,7 +281,7 @@ impl Path<'_> {
     fn finish(&self, stops: &[Stop], mut place: usize, data: &Dataset, family: &Family) -> Result<(Mode, usize)> {
         loop {
             let mode = self.mode_under(stops, place, data, family)?;
-            if place == 0 || self.options.choice == PriorPathChoice::Best || stops[place].is_like(&mode) {
+            if place == 0 || !self.is_cautious() || stops[place].is_like(&mode) {
                 return Ok((mode, place));
             }
             place -= 1;
@@ -347,24 +294,29 @@ impl Path<'_> {
         let alpha = best.step.prior_precision;
         let (mut own, mut from_fold) = (Walker::new(data, self.start, family), best.walker(data)?);
         for alpha in &self.options.precisions[..place] {
-            self.advance(&mut own, *alpha)?;
+            match self.advance(&mut own, *alpha) {
+                Err(error) if !is_numerical(&error) => return Err(error),
+                _ => {}
+            }
         }
-        let [first, second] = [self.advance(&mut own, alpha)?, self.advance(&mut from_fold, alpha)?];
-        let greater = second.laplace.log_marginal_likelihood() > first.laplace.log_marginal_likelihood();
-        let near = match (self.options.choice, best.is_like(&first), best.is_like(&second)) {
-            (PriorPathChoice::Simplest, true, false) => first,
-            (PriorPathChoice::Simplest, false, true) => second,
-            _ => {
-                if greater {
-                    second
+        let candidates = [self.advance(&mut own, alpha), self.advance(&mut from_fold, alpha)];
+        // Of the kind that held-out rows have judged first, and then of the greater evidence.
+        let cautious = self.is_cautious();
+        let worth = |mode: &Mode| (!cautious || best.is_like(mode), mode.laplace.log_marginal_likelihood());
+        let near = match candidates {
+            [Ok(one), Ok(other)] => {
+                if worth(&other) > worth(&one) {
+                    other
                 } else {
-                    first
+                    one
                 }
             }
+            [Ok(found), Err(error)] | [Err(error), Ok(found)] => found_despite(found, error)?,
+            [Err(error), Err(_)] => return Err(error),
         };
         let options = self.under(alpha, &self.options.at_the_end);
         let mut mode = train_to_mode(&near.network, data, near.laplace.family(), &options, &())?;
-        if let (PriorPathChoice::Simplest, Some(noise)) = (self.options.choice, best.noise) {
+        if let (true, Some(noise)) = (self.is_cautious(), best.noise) {
             widen(&mut mode.laplace, noise)?;
         }
         Ok(mode)
@@ -384,33 +336,24 @@ impl Path<'_> {
         ModeOptions { prior_precision, ..options.clone() }
     }
 
-    /// Goes from strong priors to weak ones until these predict worse.
+    /// Goes from strong priors to weak ones until these predict worse, or until rounding leaves no mode to be found.
     pub fn walk(&self, data: &Dataset, family: &Family) -> Result<Walk> {
         let mut folds = self.folds(data, family)?;
         let (mut stops, mut best): (Vec<Stop>, usize) = (Vec::new(), 0);
         for (index, alpha) in self.options.precisions.iter().enumerate() {
-            let (mut densities, mut networks) = (Vec::with_capacity(data.len()), Vec::with_capacity(folds.len()));
-            let (mut noises, mut effective, mut deviances) = (Vec::new(), 0.0, Deviances::default());
-            let n_folds = folds.len() as f64;
-            for fold in &mut folds {
-                let Mode { network, laplace, .. } = self.advance(&mut fold.walker, *alpha)?;
-                let latent = linearized(&laplace, fold.held_out.inputs())?;
-                densities.extend(log_densities(&laplace, &latent, &fold.held_out)?);
-                let (held_out, training) = (fold.held_out.targets(), fold.walker.data.targets());
-                deviances += Deviances::of(laplace.family(), &latent.mean, held_out, training);
-                noises.extend(held_out_noise(&laplace, &latent, &fold.held_out));
-                effective += laplace.effective_parameters() / n_folds;
-                networks.push(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() });
-            }
-            let held_out = mean(&densities);
-            self.progress.step(self.done + index + 1, held_out);
-            let step = PriorPathStep { prior_precision: *alpha, ratio: self.ratio, held_out };
-            let noise = (!noises.is_empty()).then(|| mean(&noises));
-            stops.push(Stop { step, densities, networks, noise, effective, deviances });
+            let train = |fold: &mut Fold| NearMode::of(self.advance(&mut fold.walker, *alpha)?, fold);
+            let networks = match folds.iter_mut().map(train).collect() {
+                Err(error) if is_numerical(&error) && index > 0 => break,
+                networks => networks?,
+            };
+            stops.push(Stop::new((*alpha, self.ratio), networks, self.options.choice));
             let (here, there) = (&stops[index], &stops[best]);
+            self.progress.step(self.done + index + 1, here.step.held_out);
+            let may_end = !(self.is_cautious() && here.effective <= self.linear_parameters());
             if index == 0 || here.step.held_out > there.step.held_out {
                 best = index;
-            } else if index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT) {
+            } else if may_end && (index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT))
+            {
                 break;
             }
         }
@@ -432,16 +375,24 @@ impl Path<'_> {
         (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }
 
-    /// Trains under the next prior, from where the last one has led.
+    /// Trains under the next prior, from where the last one has led; where a cautious path finds no more than a linear model,
+    /// from new weights as well.
     fn advance(&self, walker: &mut Walker, alpha: f64) -> Result<Mode> {
         self.progress.check()?;
-        let mode = train_to_mode(
-            &walker.network,
-            &walker.data,
-            &walker.family,
-            &self.under(alpha, &self.options.on_the_way),
-            &(),
-        )?;
+        let options = self.under(alpha, &self.options.on_the_way);
+        let train = |network: &Network, family: &Family| train_to_mode(network, &walker.data, family, &options, &());
+        let mut mode = train(&walker.network, &walker.family);
+        let most = SAME_KIND * self.linear_parameters();
+        if self.is_cautious() && mode.as_ref().map_or(true, |mode| mode.laplace.effective_parameters() <= most) {
+            let fresh = train(self.start, &walker.first_family);
+            let evidence = |mode: &Mode| mode.laplace.log_marginal_likelihood();
+            mode = match (mode, fresh) {
+                (Ok(one), Ok(fresh)) => Ok(if evidence(&fresh) > evidence(&one) { fresh } else { one }),
+                (Err(_), fresh) => fresh,
+                (mode, Err(_)) => mode,
+            };
+        }
+        let mode = mode?;
         // From weights of zero there is no way on: the gradient vanishes there.
         let collapsed = mode.laplace.effective_parameters() < COLLAPSED;
         walker.network = if collapsed { self.start.clone() } else { mode.network.clone() };
@@ -450,18 +401,14 @@ impl Path<'_> {
     }
 }
 
-/// s²σ² with s² the mean of r²/(v + σ²) over held-out targets; none without one σ.
-fn held_out_noise(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Option<f64> {
-    let [sigma] = laplace.family().sigma()? else { return None };
-    let square = sigma * sigma;
-    let of = |((row, output), target): ((usize, usize), &f64)| {
-        (target - latent.mean[(row, output)]).powi(2) / (latent.covariance[(row, output, output)] + square)
-    };
-    let (rows, p) = (held_out.targets().view(), latent.mean.ncols());
-    let weights = laplace.family().weights(rows, p);
-    let observed = laplace.family().observed(rows, p);
-    let misfits: f64 = observed.indexed_iter().map(|(at, target)| weights[at.0] * of((at, target))).sum();
-    Some(misfits / (weights.iter().sum::<f64>() * p as f64) * square)
+/// Whether rounding left no mode to be found.
+fn is_numerical(error: &Error) -> bool {
+    matches!(error, Error::NotPositiveDefinite { .. } | Error::NotFinite { .. })
+}
+
+/// What was found, where the other way failed by rounding alone.
+fn found_despite(found: Mode, error: Error) -> Result<Mode> {
+    if is_numerical(&error) { Ok(found) } else { Err(error) }
 }
 
 /// Sets σ² without moving the mode: the prior precisions fall as it rises, and all variances of a prediction scale alike.
@@ -475,41 +422,42 @@ fn widen(laplace: &mut Laplace, noise: f64) -> Result<()> {
     laplace.set_hyperparameters(&values, &[sigma])
 }
 
-/// log p(y | x) of held-out data by the linearised posterior, in the units of the data.
-fn log_densities(laplace: &Laplace, latent: &LatentGaussian, held_out: &Dataset) -> Result<Vec<f64>> {
-    let densities = latent.log_densities(laplace.family(), Link::default(), held_out.targets())?;
-    let shift = laplace.schema().log_density_shift();
-    match densities.iter().position(|value| value.is_nan()) {
-        Some(row) => Err(Error::NotFinite { what: "the log density of a held-out point", row, column: 0 }),
-        None => {
-            let weights = laplace.family().weights(held_out.targets().view(), latent.mean.ncols());
-            let mean = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
-            Ok(densities.iter().zip(&weights).map(|(value, weight)| (value + shift) * (weight / mean)).collect())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::{Activation, Architecture};
 
-    fn stop(effective: f64, held_out: f64) -> Stop {
+    /// A stop of these effective parameters whose rows have densities around a mean, half of them above it by 0.1 and half below.
+    fn stop(effective: f64, held_out: f64, phase: usize) -> Stop {
+        let density = |row: usize| held_out + if (row / phase).is_multiple_of(2) { 0.1 } else { -0.1 };
         let step = PriorPathStep { prior_precision: 1.0, ratio: 1.0, held_out };
-        Stop {
-            step,
-            densities: Vec::new(),
-            networks: Vec::new(),
-            noise: None,
-            effective,
-            deviances: Deviances::default(),
+        let densities = (0..100).map(density).collect();
+        Stop { step, densities, networks: Vec::new(), noise: None, effective, deviances: Deviances::default() }
+    }
+
+    fn chosen(stops: Vec<Stop>, choice: PriorPathChoice) -> Option<usize> {
+        let start = Network::random(Architecture::new(&[3, 2, 1], Activation::Tanh).ok()?, 0);
+        let options = PriorPathOptions::default();
+        let path = Path { start: &start, options: &options, progress: &(), ratio: 1.0, done: 0 };
+        choose(&[(path, Walk { stops })], choice).map(|(_, _, place)| place)
+    }
+
+    // The differences of two stops of phases 1 and 2 have standard deviation 0.1 √2, and a mean over 100 rows an error of 0.014.
+    #[test]
+    fn a_linear_model_is_kept_up_to_two_standard_errors_and_the_best_of_them() {
+        for (gain, place) in [(0.025, 1), (0.032, 2)] {
+            let stops = vec![stop(2.0, -1.1, 1), stop(4.0, -1.0, 1), stop(9.0, -1.0 + gain, 2)];
+            assert_eq!(chosen(stops, PriorPathChoice::Simplest), Some(place), "{gain}");
         }
     }
 
     #[test]
-    fn fewer_effective_parameters_are_simpler_down_to_those_of_a_linear_model_and_then_better_predictions_count() {
-        assert!(stop(20.0, -2.0).is_simpler(&stop(30.0, -1.0), 9.0));
-        assert!(!stop(30.0, -1.0).is_simpler(&stop(20.0, -2.0), 9.0));
-        assert!(stop(8.0, -1.0).is_simpler(&stop(5.0, -2.0), 9.0));
-        assert!(!stop(5.0, -2.0).is_simpler(&stop(8.0, -1.0), 9.0));
+    fn beyond_a_linear_model_fewer_effective_parameters_win_within_one_standard_error() {
+        for (gain, place) in [(0.01, 1), (0.02, 2)] {
+            let stops = vec![stop(3.0, -9.0, 1), stop(8.0, -1.0, 1), stop(20.0, -1.0 + gain, 2)];
+            assert_eq!(chosen(stops, PriorPathChoice::Simplest), Some(place), "{gain}");
+            let stops = vec![stop(3.0, -9.0, 1), stop(8.0, -1.0, 1), stop(20.0, -1.0 + gain, 2)];
+            assert_eq!(chosen(stops, PriorPathChoice::Best), Some(2));
+        }
     }
 }

@@ -9,7 +9,7 @@ use ndarray::{Array2, Axis};
 use rand::seq::SliceRandom;
 
 use super::deviance::Deviances;
-use super::prior_path::mean;
+use super::prior_stop::mean;
 use super::retrain::{expected_seconds, follow};
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result, Unsupported};

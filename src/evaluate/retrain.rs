@@ -78,15 +78,24 @@ pub fn default_procedure(architecture: &Architecture, rows: usize) -> Procedure 
         }
     }
     if (2..10).contains(&rows) {
-        return Procedure::CrossValidated { folds: 2, folds_used: 2, ratios: vec![1.0], cautious: true };
+        // A fold of several of so few rows leaves too little to learn from.
+        let ratios = RATIOS.to_vec();
+        return Procedure::CrossValidated { folds: rows, folds_used: rows, ratios, cautious: true };
     }
     let batch_size = (rows / 100).clamp(32, 512);
     Procedure::EarlyStopping { epochs: 1000, learning_rate: 5e-3, weight_decay: 1e-5, batch_size }
 }
 
+/// The prior precisions of a default training: those of [`PriorPathOptions`], and stronger ones in front, which a linear model of
+/// weak inputs needs.
+pub fn cautious_precisions() -> Vec<f64> {
+    let stronger = [2.5, 2.0].map(|power| 10f64.powf(power));
+    stronger.into_iter().chain(PriorPathOptions::default().precisions).collect()
+}
+
 /// Multiply-adds of a path along priors, on average.
 fn path_work(architecture: &Architecture, rows: usize, (folds, used, ratios): (usize, usize, usize)) -> f64 {
-    let priors = PriorPathOptions::default().precisions.len() as f64;
+    let priors = cautious_precisions().len() as f64;
     let share = 1.0 - 1.0 / folds as f64;
     let on_the_way = priors * STEPS * ratios as f64 * used as f64;
     on_the_way * step_work(architecture, share * rows as f64)
@@ -183,6 +192,7 @@ fn follow_once(
                 folds: *folds,
                 folds_used: Some(*folds_used),
                 ratios: ratios.clone(),
+                precisions: if *cautious { cautious_precisions() } else { usual.precisions },
                 choice: if *cautious { PriorPathChoice::Simplest } else { PriorPathChoice::Best },
                 on_the_way: if *cautious { converged } else { usual.on_the_way },
                 seed: recipe.seed,
@@ -240,7 +250,9 @@ fn stop_early(
     };
     let (on_training, on_held_out) = (of(&training)?, of(&held_out)?);
     // σ of new rows: that of the held-out ones. The squared errors are the deviance.
-    let values = held_out.targets().len() as f64;
+    let outputs = stopped.network.architecture().n_outputs();
+    let counts = family.weights(held_out.targets().view(), outputs).iter().sum::<f64>();
+    let values = counts * outputs as f64;
     let sigma = family.sigma().map(|_| vec![(on_held_out.model / values).sqrt().max(f64::MIN_POSITIVE)]);
     let recipe = Recipe { sigma, prior_precision: Some(typical_precisions(&stopped.network)), ..recipe.clone() };
     Ok(Trained {

@@ -3,11 +3,14 @@
 //!
 //! Levenberg and Marquardt's method on −ℓ(θ) = −Σₙ log p(yₙ | fₙ(θ)) + ½θᵀAθ, with the generalised Gauss-Newton curvature:
 //! θ ← θ + (JᵀHJ + (1 + κ)A)⁻¹∇ℓ, where κ falls after a step that gains and rises after one that does not. Every few steps
-//! σ² ← ‖y − f‖²/(NP − γ), where γ are the effective parameters: the σ of greatest evidence at fixed γ.
+//! σ² ← ‖y − f‖²/(NP − γ), where γ are the effective parameters: the σ of greatest evidence at fixed γ. It never falls below a
+//! hundred-thousandth of the targets' spread, which targets without any noise would have it do.
 //!
 //! The linearised posterior and the evidence describe a network at a mode. Adam comes near one slowly: where γ is some
 //! hundreds, thousands of epochs end at weights whose gradient is that of an underfitted network. For networks of up to
 //! some thousand weights, a step here costs about as much as a fit.
+
+use ndarray::ArrayView1;
 
 use crate::data::Dataset;
 use crate::error::{Error, InvalidTraining, Result, Unsupported};
@@ -27,11 +30,14 @@ const MOST_DAMPING: f64 = 1e12;
 const NOISE_EVERY: usize = 3;
 /// The relative change of σ² below which it has settled.
 const SETTLED: f64 = 2e-3;
+/// The least σ, in spreads of the targets: the square of its inverse is the condition of the precision, which must be one that
+/// f64 can factor.
+const LEAST_NOISE: f64 = 1e-5;
 
 /// What becomes of σ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Noise {
-    /// It follows from the fit, where the family has one.
+    /// It follows from the fit, where the family has one, down to a hundred-thousandth of the targets' spread.
     #[default]
     Tuned,
     /// It stays as the family has it.
@@ -102,13 +108,14 @@ pub fn train_to_mode(
     progress: &dyn Progress,
 ) -> Result<Mode> {
     check(family, options)?;
+    let least = least_noise(data);
     let (mut network, mut family) = (start.clone(), family.clone());
     let (mut damping, mut last_gain, mut steps) = (DAMPING, f64::INFINITY, 0);
     loop {
         let laplace = posterior(&network, data, &family, options)?;
         let reached = last_gain < options.tolerance;
         let looks = reached || steps % NOISE_EVERY == 0 || steps == options.steps;
-        let noise = if looks { tuned_noise(&laplace, options) } else { None };
+        let noise = if looks { tuned_noise(&laplace, options, least) } else { None };
         let settled = noise.as_ref().is_none_or(|tuned| (2.0 * (tuned.new / tuned.old).ln()).abs() < SETTLED);
         let converged = reached && settled;
         if converged || steps == options.steps {
@@ -155,6 +162,18 @@ fn posterior(network: &Network, data: &Dataset, family: &Family, options: &ModeO
     Laplace::fit(network.clone(), data.clone(), family.clone(), &options)
 }
 
+/// The least σ: where a network fits exactly, σ would run to zero, and no precision could be factored.
+fn least_noise(data: &Dataset) -> f64 {
+    let squares = |column: ArrayView1<'_, f64>| {
+        let centre = column.mean().unwrap_or(0.0);
+        column.iter().map(|y| (y - centre).powi(2)).sum::<f64>()
+    };
+    let (n_targets, rows) = (data.schema().targets().len(), data.len());
+    let observed = data.targets().columns().into_iter().take(n_targets);
+    let spread = (observed.map(squares).sum::<f64>() / (rows * n_targets).max(1) as f64).sqrt();
+    LEAST_NOISE * if spread > 0.0 { spread } else { 1.0 }
+}
+
 /// σ as it is and as it should be.
 struct TunedNoise {
     old: f64,
@@ -162,7 +181,7 @@ struct TunedNoise {
 }
 
 /// σ² = ‖y − f‖²/(NP − γ), where σ is to be tuned.
-fn tuned_noise(laplace: &Laplace, options: &ModeOptions) -> Option<TunedNoise> {
+fn tuned_noise(laplace: &Laplace, options: &ModeOptions, least: f64) -> Option<TunedNoise> {
     let (Noise::Tuned, Some([old])) = (options.noise, laplace.family().sigma()) else {
         return None;
     };
@@ -170,7 +189,8 @@ fn tuned_noise(laplace: &Laplace, options: &ModeOptions) -> Option<TunedNoise> {
     let values = laplace.goodness().weight() * errors.len() as f64;
     // γ < NP, but may come near it by rounding.
     let free = (values - laplace.effective_parameters()).max(1e-3 * values);
-    Some(TunedNoise { old: *old, new: (errors.iter().sum::<f64>() / free).sqrt() })
+    let new = (errors.iter().sum::<f64>() / free).sqrt();
+    Some(TunedNoise { old: *old, new: new.max(least) })
 }
 
 /// A step that gains, or none.
@@ -189,7 +209,14 @@ impl Step {
         let (mut gradient, mut direction) = (vec![0.0; size], vec![0.0; size]);
         let before = evaluator.gradient(start, &mut gradient);
         while *damping < MOST_DAMPING {
-            let precision = curvature.factor(&strengthened(laplace, 1.0 + *damping)?, &scales)?;
+            // What cannot be factored for rounding can with more of the prior.
+            let precision = match curvature.factor(&strengthened(laplace, 1.0 + *damping)?, &scales) {
+                Err(Error::NotPositiveDefinite { .. }) => {
+                    *damping *= RISE;
+                    continue;
+                }
+                other => other?,
+            };
             precision.solve(&gradient, &mut direction);
             let theta: Vec<f64> = start.iter().zip(&direction).map(|(from, step)| from + step).collect();
             let after = evaluator.log_posterior(&theta);
