@@ -5,7 +5,7 @@ mod common;
 use ndarray::Array2;
 use riemannian_laplace::internals::evaluate::Influence;
 use riemannian_laplace::internals::evidence::{ModeOptions, Noise, train_to_mode};
-use riemannian_laplace::{Activation, Dataset, Family, Laplace, Method};
+use riemannian_laplace::{Activation, Dataset, Error, Family, FitOptions, Laplace, Method, Structure};
 
 use common::{architecture, random_data, random_network};
 
@@ -105,4 +105,24 @@ fn wrong_labels_come_first() {
     let mut found = Influence::of(&laplace).expect("influence").most_suspicious(3);
     found.sort_unstable();
     assert_eq!(found, flipped);
+}
+
+#[test]
+fn a_structure_in_which_a_row_cannot_be_left_out_is_refused_by_the_row() {
+    // A Kronecker-factored precision need not be more than what one row alone adds to the exact one.
+    let family = Family::gaussian(0.05).expect("sigma");
+    let network = random_network(architecture(&[2, 6, 1], &[true, true], Activation::Tanh), 3);
+    let data = random_data(&network, &family, 12, 4);
+    let options = FitOptions { prior_precision: 1e-3.into(), structure: Structure::Kronecker, ..Default::default() };
+    let laplace = Laplace::fit(network, data, family, &options).expect("a posterior");
+    let latent = laplace.linearized(laplace.data().expect("data").inputs()).expect("variances");
+    let leverages: Vec<f64> = latent.covariance.iter().map(|variance| variance / 0.05_f64.powi(2)).collect();
+    let first = leverages.iter().position(|leverage| *leverage >= 1.0);
+    match (first, Influence::of(&laplace)) {
+        (Some(row), Err(Error::Leverage { row: found, leverage })) => {
+            assert_eq!(found, row);
+            assert!((leverage - leverages[row]).abs() < 1e-9 * leverage);
+        }
+        (first, other) => panic!("{first:?} {leverages:?} {:?}", other.map(|_| ())),
+    }
 }

@@ -1,7 +1,12 @@
 //! Pages of reports on posteriors of every kind: complete, well-formed, safe, honest, the same each time.
 
 use ndarray::{Array1, Array2, array};
-use riemannian_laplace::internals::report::{Calibration, Comparison, Curves, LeftOut, Mood, Names, Origin, Spectrum};
+use riemannian_laplace::internals::conformal::Conditions;
+use riemannian_laplace::internals::evaluate::{CoverageOptions, coverage_over};
+use riemannian_laplace::internals::predict::CalibrationOptions;
+use riemannian_laplace::internals::report::{
+    Calibration, Comparison, Curves, Hold, LeftOut, Mood, Names, Origin, Spectrum,
+};
 use riemannian_laplace::prelude::*;
 use riemannian_laplace::{Report, ReportOptions};
 
@@ -301,4 +306,87 @@ fn a_posterior_without_its_data_has_a_page_that_says_what_is_missing() {
     assert!(page.contains("Leave-one-out scores are missing. The posterior does not hold its training data."));
     assert_eq!((report.scored.outside, report.fitted.fit.is_none()), (None, true));
     assert!(Report::of(&loaded, &names(), None, &options, &()).is_err());
+}
+
+#[test]
+fn a_calibrated_posterior_shows_coverage_before_and_after_by_third_and_by_group_as_evaluation_has_it() {
+    let all = regression(220, 1);
+    let rows = |from: usize, to: usize| all.select(&(from..to).collect::<Vec<_>>()).unwrap();
+    let mut laplace = trained(&rows(0, 60), &Family::gaussian(0.3).unwrap(), &[1, 6, 1]);
+    let groups = |count: usize| (0..count).map(|row| if row % 3 == 0 { "a" } else { "b" }.to_string()).collect();
+    let options = CalibrationOptions { groups: Some(("place".to_string(), groups(80))), ..Default::default() };
+    laplace.calibrate(&rows(60, 140), &[Method::default()], options, &()).unwrap();
+    let (test, methods) = (rows(140, 220), vec![Method::default()]);
+    let conditions = Conditions { groups: Some(groups(80)), weights: None };
+    let options = ReportOptions { methods: methods.clone(), conditions: conditions.clone(), ..Default::default() };
+    let report = Report::of(&laplace, &names(), Some(&test), &options, &()).unwrap();
+    let page = check_page(&report);
+    let Hold::Shares(found) = &report.hold else { panic!("{:?}", report.hold) };
+    let options = CoverageOptions { at: conditions, ..Default::default() };
+    let expected = coverage_over(&laplace, &test, &methods, &options, &()).unwrap().unwrap();
+    assert_eq!(found, &expected[0]);
+    assert_eq!((found.len(), found[1].by_spread.len(), found[1].by_group.len()), (2, 3, 2));
+    for words in ["Do the intervals hold?", "<th scope=\"row\">calibrated</th>", "calibrated, a</th>", "lowest third"] {
+        assert!(page.contains(words), "{words}");
+    }
+    let verdict = report.findings().into_iter().find(|finding| finding.about == "guarantee").unwrap();
+    assert_eq!(verdict.mood, Mood::Good, "{}", verdict.words);
+    // Rows of another kind: the guarantee does not cover them, and the page says so.
+    let shifted = Dataset::new(test.inputs().clone(), test.targets().mapv(|y| y + 2.0)).unwrap();
+    let options = ReportOptions { methods: methods.clone(), conditions: options.at, ..Default::default() };
+    let report = Report::of(&laplace, &names(), Some(&shifted), &options, &()).unwrap();
+    assert!(report.findings().iter().any(|finding| finding.about == "guarantee" && finding.mood == Mood::Bad));
+    // Without the groups there is a reason in place of figures; and training rows are no judges.
+    let options = ReportOptions { methods, ..Default::default() };
+    let report = Report::of(&laplace, &names(), Some(&test), &options, &()).unwrap();
+    assert!(matches!(&report.hold, Hold::Omitted(reason) if reason.contains("place")), "{:?}", report.hold);
+    check_page(&report);
+    let report = Report::of(&laplace, &names(), None, &options, &()).unwrap();
+    assert!(check_page(&report).contains("it takes rows that were held out to tell"));
+}
+
+#[test]
+fn a_pool_is_least_known_far_from_the_training_rows() {
+    let laplace = trained(&regression(60, 2), &Family::gaussian(0.3).unwrap(), &[2, 5, 1]);
+    // Along the first input the pool goes far beyond the data; the second stays within.
+    let pool = Array2::from_shape_fn((50, 2), |(n, k)| if k == 0 { 0.1 * n as f64 - 1.0 } else { noise(n) });
+    let methods = vec![Method::default()];
+    let options = ReportOptions { methods, pool: Some(pool.clone()), ..Default::default() };
+    let report = Report::of(&laplace, &names(), Some(&regression(60, 2)), &options, &()).unwrap();
+    let page = check_page(&report);
+    let unknown = report.unknown.as_ref().unwrap();
+    assert_eq!((unknown.rows, unknown.beside_training, unknown.first.len()), (50, true, 5));
+    let deviations = |inputs: &Array2<f64>| laplace.linearized(inputs).unwrap().variance().mapv(f64::sqrt);
+    let mut training = deviations(laplace.data().unwrap().inputs()).into_iter().collect::<Vec<f64>>();
+    training.sort_by(f64::total_cmp);
+    let largest = deviations(&pool).into_iter().fold(0.0, f64::max) / training[30];
+    assert!((unknown.largest - largest).abs() < 1e-12 * largest);
+    assert_eq!(unknown.inputs[0].name, laplace.schema().inputs()[0]);
+    let fifths: Vec<f64> = unknown.inputs[0].fifths.iter().map(|part| part.relative).collect();
+    assert!(fifths.len() == 5 && fifths[4] > 2.0 * fifths[0], "{fifths:?}");
+    // The first to measure is the least known, in its own inputs.
+    assert_eq!(unknown.first[0].relative, unknown.largest);
+    assert_eq!(unknown.first[0].inputs[0].1, pool[(unknown.first[0].row - 1, 0)]);
+    assert!(page.contains("Where is the pool least known?") && page.contains("Rows to measure first"));
+}
+
+#[test]
+fn a_wrong_label_is_the_first_of_the_suspicious_rows_with_what_the_others_predict() {
+    let data = labels(120, 2);
+    // The row that is furthest inside the second class is called the first.
+    let row = (0..120).max_by(|a, b| data.inputs()[(*a, 0)].total_cmp(&data.inputs()[(*b, 0)])).unwrap();
+    let mut targets = data.targets().clone();
+    targets[(row, 0)] = 0.0;
+    let schema = Schema::new(vec!["a".to_string(), "b".to_string()], vec!["y".to_string()]).unwrap();
+    let schema = schema.with_classes(vec!["red".to_string(), "blue".to_string()]).unwrap();
+    let wrong = Dataset::new(data.inputs().clone(), targets).unwrap().with_schema(schema).unwrap();
+    let laplace = trained(&wrong, &"bernoulli".parse().unwrap(), &[2, 1]);
+    let options = ReportOptions { methods: vec![Method::default()], ..Default::default() };
+    let report = Report::of(&laplace, &names(), Some(&labels(90, 2)), &options, &()).unwrap();
+    let first = &report.notable.suspicious[0];
+    assert_eq!((first.row, first.given.as_str()), (row + 1, "red"));
+    assert!(first.expected.starts_with("blue with "), "{}", first.expected);
+    assert_eq!(report.notable.suspicious.len(), 5);
+    let page = check_page(&report);
+    assert!(page.contains("Possible label errors") && page.contains("do not delete it unseen"));
 }

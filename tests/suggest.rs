@@ -103,6 +103,17 @@ fn optima_are_looked_for_where_they_may_be() {
         let drawn = choose(&laplace, &pool, goal(Acquisition::Thompson), options());
         assert_eq!(drawn, choose(&laplace, &pool, goal(Acquisition::Thompson), options()));
         assert_eq!(drawn.rows.iter().map(|one| one.row).collect::<HashSet<_>>().len(), 4);
+        // What a cost divides is the gain of the bound over the best mean: a dear row gives way.
+        let costs = (0..40).map(|row| if row == bound.rows[0].row { 1000.0 } else { 1.0 }).collect();
+        let dear = choose(
+            &laplace,
+            &pool,
+            goal(Acquisition::UpperConfidenceBound),
+            SuggestOptions { costs: Some(costs), ..options() },
+        );
+        assert_ne!(dear.rows[0].row, bound.rows[0].row);
+        let same = SuggestOptions { costs: Some(vec![3.0; 40]), ..options() };
+        assert_eq!(choose(&laplace, &pool, goal(Acquisition::UpperConfidenceBound), same), bound);
     }
 }
 

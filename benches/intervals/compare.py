@@ -1,13 +1,14 @@
 """Do 90 % intervals hold? Coverage and width of intervals as fitted, by split conformal scores, by scores of folds, by CV+ and by
 closed-form leave-one-out, on eight regression sets; sets of classes on four; MAPIE's intervals of the same networks, and wrong
-labels found by self-influence beside cleanlab.
+labels found by self-influence and leave-one-out beside cleanlab.
 
     python -m venv venv && venv/bin/pip install scikit-learn pandas mapie cleanlab
-    venv/bin/python benches/intervals/compare.py --rla target/release/rla --data FOLDER    # FOLDER has airfoil and bikesharing, too
-    venv/bin/python benches/intervals/compare.py --rla target/release/rla --quick          # three sets, one split
+    venv/bin/python benches/intervals/compare.py --rla target/release/rla --results cells.jsonl
+    venv/bin/python benches/intervals/compare.py --rla target/release/rla --quick          # few sets, one split
 
 mapie and cleanlab may be missing: their columns are then empty. A fifth of the rows tests. Of the others (at most --rows) a
 quarter calibrates for the split intervals; folds, CV+ and leave-one-out use all of them. Fifths are those of the predicted spread.
+Finished splits are kept in the file of --results, and an interrupted run continues; --table prints the tables of what it has.
 Exit status 1: a command failed, or the mean coverage over sets of a calibrated method is more than three standard errors (of its
 mean over sets and splits) below what it promises.
 """
@@ -29,42 +30,35 @@ LEVEL = 0.9
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def uci(name, target):
-    return lambda folder: (pd.read_csv(first(name, folder)), target)
+def shipped(name, target, folder="data"):
+    return lambda: (pd.read_csv(ROOT / folder / f"{name}.csv"), target)
 
 
-def first(name, folder):
-    for place in [ROOT / "data" / "uci", ROOT / "data", folder]:
-        if place and (place / f"{name}.csv").exists():
-            return place / f"{name}.csv"
-    raise FileNotFoundError(f"{name}.csv is in none of the folders; name one with --data")
-
-
-def diabetes(_):
+def diabetes():
     return datasets.load_diabetes(as_frame=True).frame, "target"
 
 
-def friedman(_):
+def friedman():
     x, y = datasets.make_friedman1(n_samples=800, noise=1.0, random_state=0)
     table = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
     return table.assign(y=y), "y"
 
 
 REGRESSION = {
-    "concrete": uci("concrete", "strength"),
-    "energy": uci("energy", "heating"),
-    "wine": uci("wine_red", "quality"),
-    "yacht": uci("yacht", "resistance"),
-    "airfoil": uci("airfoil", "sound_level"),
-    "bikesharing": uci("bikesharing", "count"),
+    "concrete": shipped("concrete", "strength", "data/uci"),
+    "energy": shipped("energy", "heating", "data/uci"),
+    "wine": shipped("wine_red", "quality", "data/uci"),
+    "yacht": shipped("yacht", "resistance", "data/uci"),
+    "airfoil": shipped("airfoil", "sound_level", "data/uci"),
+    "bikesharing": shipped("bikesharing", "count", "data/uci"),
     "diabetes": diabetes,
     "friedman": friedman,
 }
 CLASSES = {
-    "digits": uci("digits", "digit"),
-    "wine": uci("wine", "cultivar"),
-    "two moons": uci("two_moons", "moon"),
-    "breast cancer": uci("breast_cancer", "diagnosis"),
+    "digits": shipped("digits", "digit"),
+    "wine": shipped("wine", "cultivar"),
+    "two moons": shipped("two_moons", "moon"),
+    "breast cancer": shipped("breast_cancer", "diagnosis"),
 }
 
 
@@ -87,6 +81,35 @@ class Runs:
         return pd.read_csv(self.folder / name)
 
 
+class Cells:
+    """What was measured, one line per set and split, in a file where one is named."""
+
+    def __init__(self, path):
+        self.path, self.all = path, []
+        if path and path.exists():
+            self.all = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def measure(self, part, name, seed, of):
+        key = {"part": part, "set": name, "split": seed}
+        for cell in self.all:
+            if all(cell[word] == value for word, value in key.items()):
+                return
+        began = time.time()
+        cell = {**key, "found": of(), "seconds": round(time.time() - began, 1)}
+        self.all.append(cell)
+        if self.path:
+            with open(self.path, "a") as out:
+                out.write(json.dumps(cell) + "\n")
+
+    def of(self, part):
+        """Of each set, the splits."""
+        sets = {}
+        for cell in self.all:
+            if cell["part"] == part:
+                sets.setdefault(cell["set"], []).append(cell["found"])
+        return sets
+
+
 def split(table, seed, most):
     """Training rows and test rows."""
     order = np.random.default_rng(seed).permutation(len(table))
@@ -95,12 +118,13 @@ def split(table, seed, most):
 
 
 def held(lower, upper, y, spread):
-    inside = (lower <= y) & (y <= upper)
+    """Coverage, mean width, and coverage by fifths of the spread."""
+    inside = ((lower <= y) & (y <= upper)).to_numpy()
     fifth = np.argsort(np.argsort(spread, kind="stable"), kind="stable") * 5 // len(y)
-    return inside.mean(), (upper - lower).mean(), [inside[fifth == k].mean() for k in range(5)]
+    return [float(inside.mean()), float((upper - lower).mean()), [float(inside[fifth == k].mean()) for k in range(5)]]
 
 
-def mapie_interval(run, test, target):
+def mapie_interval(run, target):
     """MAPIE's split conformal with absolute residuals around the same network's predictions."""
     try:
         from mapie.regression import SplitConformalRegressor
@@ -108,7 +132,7 @@ def mapie_interval(run, test, target):
     except ImportError:
         return None
 
-    class Predicted(BaseEstimator, RegressorMixin):
+    class Predicted(RegressorMixin, BaseEstimator):
         """Predictions that were made: its only input is their row."""
 
         def __init__(self, means=None):
@@ -131,7 +155,7 @@ def mapie_interval(run, test, target):
     conformal = SplitConformalRegressor(model, confidence_level=LEVEL, prefit=True)
     conformal.conformalize(rows[: len(means[0])], y[0])
     _, interval = conformal.predict_interval(rows[len(means[0]) :])
-    return interval[:, 0, 0], interval[:, 1, 0]
+    return pd.Series(interval[:, 0, 0]), pd.Series(interval[:, 1, 0])
 
 
 def regression(run, table, target, seed, options):
@@ -140,32 +164,33 @@ def regression(run, table, target, seed, options):
     cut = 3 * len(training) // 4
     for name, rows in [("all", training), ("half", training[:cut]), ("calibration", training[cut:]), ("test", test)]:
         run.write(f"{name}.csv", rows)
-    y, found = test[target].to_numpy(), {}
+    y, found = pd.Series(test[target].to_numpy()), {}
     for name in ["all", "half"]:
-        train = f"--target {target} --likelihood gaussian --hidden {options.hidden} --cross-validate --folds 5"
+        train = f"--target {target} --likelihood gaussian --hidden {options.hidden} --cross-validate --folds {options.folds}"
         run(f"train --data {name}.csv {train} --seed {seed + 1} --quiet --out {name}.model")
         run(f"fit --model {name}.model --data {name}.csv --quiet --out {name}.safetensors")
     run("calibrate --posterior half.safetensors --data calibration.csv --quiet --out split.safetensors")
     predict = f"predict --inputs test.csv --target {target} --quiet --out o.csv"
     kinds = {
-        "as fitted": "all.safetensors --interval-method as-fitted",
         "split": "split.safetensors",
+        "as fitted": "all.safetensors --interval-method as-fitted",
         "folds": "all.safetensors --interval-method folds",
-        "cv+": "all.safetensors --interval-method cv+",
+        "CV+": "all.safetensors --interval-method cv+",
     }
     for kind, posterior in kinds.items():
         run(f"{predict} --posterior {posterior}")
         out = run.read("o.csv")
-        found[kind] = held(out["lower"], out["upper"], y, np.sqrt(out["total_variance"]))
+        spread = np.sqrt(out["total_variance"])
+        found[kind] = held(out["lower"], out["upper"], y, spread)
+        if kind == "split":
+            interval = mapie_interval(run, target)
+            if interval is not None:
+                found["MAPIE"] = held(*interval, y, spread)
     # Closed-form leave-one-out: its ranks say by how much the spread is too small.
     run("loo --posterior all.safetensors --quiet --out loo.csv")
     z = np.sort(np.abs(normal_quantile(run.read("loo.csv")["pit"].clip(1e-12, 1 - 1e-12).to_numpy())))
     q = z[min(int(np.ceil(LEVEL * (len(z) + 1))), len(z)) - 1]
-    spread = np.sqrt(out["total_variance"])
     found["leave-one-out"] = held(out["mean"] - q * spread, out["mean"] + q * spread, y, spread)
-    interval = mapie_interval(run, test, target)
-    if interval is not None:
-        found["MAPIE"] = held(*interval, y, spread)
     return found
 
 
@@ -176,7 +201,7 @@ def normal_quantile(p):
 
 
 def classes(run, table, target, seed, options):
-    """One split: coverage and mean size of sets, and the size of MAP's own."""
+    """One split: coverage and mean size of sets, by each method as fitted and calibrated."""
     training, test = split(table, seed, options.rows + options.rows // 2)
     cut = 2 * len(training) // 3
     for name, rows in [("half", training[:cut]), ("calibration", training[cut:]), ("test", test)]:
@@ -196,19 +221,20 @@ def classes(run, table, target, seed, options):
     return found
 
 
-def wrong_labels(run, options):
+def wrong_labels(run, seed, options):
     """Area under the precision-recall curve of finding 5 % flipped labels of digits."""
-    table, target = CLASSES["digits"](options.data)
-    table = table.sample(n=min(len(table), options.rows), random_state=0).reset_index(drop=True)
-    random = np.random.default_rng(0)
+    table, target = CLASSES["digits"]()
+    table = table.sample(n=min(len(table), options.rows), random_state=seed).reset_index(drop=True)
+    random = np.random.default_rng(seed)
     flipped = np.zeros(len(table), dtype=int)
     flipped[random.choice(len(table), len(table) // 20, replace=False)] = 1
     labels = table[target].to_numpy()
     table[target] = np.where(flipped == 1, (labels + random.integers(1, 10, len(table))) % 10, labels)
     run.write("all.csv", table)
-    train = f"--target {target} --likelihood categorical --hidden {options.hidden} --classes 10 --weight-decay 1e-3"
-    run(f"train --data all.csv {train} --epochs 300 --lr 0.02 --quiet --out all.model")
-    run("fit --model all.model --data all.csv --structure full --optimize --quiet --out all.safetensors")
+    # The default, which holds rows out: a network that has learnt the wrong labels by heart cannot find them.
+    train = f"--target {target} --likelihood categorical --hidden {options.hidden} --classes 10"
+    run(f"train --data all.csv {train} --seed {seed + 1} --quiet --out all.model")
+    run("fit --model all.model --data all.csv --structure full --quiet --out all.safetensors")
     run("influence --posterior all.safetensors --quiet --out influence.csv")
     run("loo --posterior all.safetensors --quiet --out loo.csv")
     found = {
@@ -225,7 +251,7 @@ def wrong_labels(run, options):
     for training, left_out in KFold(5, shuffle=True, random_state=0).split(table):
         run.write("fold.csv", table.iloc[training])
         run.write("left_out.csv", table.iloc[left_out])
-        run(f"train --data fold.csv {train} --epochs 300 --lr 0.02 --quiet --out fold.model")
+        run(f"train --data fold.csv {train} --seed {seed + 1} --quiet --out fold.model")
         run("fit --model fold.model --data fold.csv --structure kron --quiet --out fold.safetensors")
         run(f"predict --posterior fold.safetensors --inputs left_out.csv --target {target} --method map --quiet --out o.csv")
         probabilities[left_out] = run.read("o.csv")[[f"p{k}" for k in range(10)]].to_numpy()
@@ -233,55 +259,101 @@ def wrong_labels(run, options):
     return found
 
 
+def mean_and_error(values):
+    values = np.array(values)
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return values.mean(), error
+
+
+def in_words(values):
+    """Mean ± standard error; of one value, itself."""
+    mean, error = mean_and_error(values)
+    return f"{mean:.3f}" if np.isnan(error) else f"{mean:.3f} ± {error:.3f}"
+
+
+def regression_tables(cells):
+    """Prints the tables; returns what does not hold."""
+    sets, failures = cells.of("regression"), []
+    if not sets:
+        return failures
+    kinds = list(next(iter(sets.values()))[0])
+    print("\n| coverage | splits | " + " | ".join(kinds) + " |\n|---|---|" + "---|" * len(kinds))
+    for name, splits in sets.items():
+        print(f"| {name} | {len(splits)} | " + " | ".join(in_words([one[kind][0] for one in splits]) for kind in kinds) + " |")
+    means = {kind: [np.mean([one[kind][0] for one in splits]) for splits in sets.values()] for kind in kinds}
+    print("| **mean of sets** | | " + " | ".join(in_words(means[kind]) for kind in kinds) + " |")
+    print("| lowest set | | " + " | ".join(f"{min(means[kind]):.3f}" for kind in kinds) + " |")
+    widths = {kind: [np.mean([one[kind][1] for one in splits]) for splits in sets.values()] for kind in kinds}
+    print("\n| width / as fitted | " + " | ".join(kinds) + " |\n|---|" + "---|" * len(kinds))
+    for index, name in enumerate(sets):
+        print(f"| {name} | " + " | ".join(f"{widths[kind][index] / widths['as fitted'][index]:.3f}" for kind in kinds) + " |")
+    ratios = {kind: np.array(widths[kind]) / np.array(widths["as fitted"]) for kind in kinds}
+    print("| **mean of sets** | " + " | ".join(in_words(ratios[kind]) for kind in kinds) + " |")
+    if "MAPIE" in kinds:
+        against = np.array(widths["split"]) / np.array(widths["MAPIE"])
+        print("\nsplit / MAPIE: " + ", ".join(f"{name} {ratio:.3f}" for name, ratio in zip(sets, against)))
+        print("mean " + in_words(against))
+    print("\n| coverage by fifths of the spread | least | | | | greatest |\n|---|---|---|---|---|---|")
+    for kind in kinds:
+        fifths = np.mean([np.mean([one[kind][2] for one in splits], axis=0) for splits in sets.values()], axis=0)
+        print(f"| {kind} | " + " | ".join(f"{share:.3f}" for share in fifths) + " |")
+    for kind in ("split", "CV+"):
+        mean, error = mean_and_error(means[kind])
+        if mean < LEVEL - 3 * np.nanmax([error, 0.02]):
+            failures.append(f"{kind} covers {mean:.3f}")
+    return failures
+
+
+def other_tables(cells):
+    sets = cells.of("classes")
+    if sets:
+        kinds = list(next(iter(sets.values()))[0])
+        print("\n| coverage (classes in a set) | splits | " + " | ".join(kinds) + " |\n|---|---|" + "---|" * len(kinds))
+    for name, splits in sets.items():
+        line = []
+        for kind in kinds:
+            line.append(f"{in_words([one[kind][0] for one in splits])} ({np.mean([one[kind][1] for one in splits]):.2f})")
+        print(f"| {name} | {len(splits)} | " + " | ".join(line) + " |")
+    for splits in cells.of("labels").values():
+        print("\n| wrong labels of digits | area under precision and recall |\n|---|---|")
+        for kind in splits[0]:
+            print(f"| {kind} | {in_words([one[kind] for one in splits])} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rla", required=True)
-    parser.add_argument("--data", type=pathlib.Path)
+    parser.add_argument("--rla", default="target/release/rla")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--rows", type=int, default=800)
     parser.add_argument("--hidden", default="50")
+    parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--sets", help="of these alone, separated by commas")
     parser.add_argument("--parts", default="regression,classes,labels")
+    parser.add_argument("--results", type=pathlib.Path, help="where finished splits are kept")
+    parser.add_argument("--table", action="store_true", help="print the tables of --results and measure nothing")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    regressions, kinds = dict(REGRESSION), dict(CLASSES)
+    regressions, kinds, parts = dict(REGRESSION), dict(CLASSES), options.parts.split(",")
     if options.quick:
         options.splits, options.rows, options.hidden = 1, 160, "4"
-        regressions = {name: regressions[name] for name in ["yacht", "diabetes", "friedman"]}
+        regressions = {name: regressions[name] for name in ["yacht", "airfoil", "diabetes"]}
         kinds = {name: kinds[name] for name in ["wine", "two moons"]}
     if options.sets:
         regressions = {name: load for name, load in regressions.items() if name in options.sets.split(",")}
         kinds = {name: load for name, load in kinds.items() if name in options.sets.split(",")}
-    began, failures, all_found = time.time(), [], {}
+    began, cells = time.time(), Cells(options.results)
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(options.rla, folder)
-        for name, load in regressions.items() if "regression" in options.parts else []:
-            table, target = load(options.data)
-            splits = [regression(run, table, target, seed, options) for seed in range(options.splits)]
-            fitted = np.mean([one["as fitted"][1] for one in splits])
-            for kind in splits[0]:
-                coverage = np.array([one[kind][0] for one in splits])
-                width, fifths = np.mean([one[kind][1] for one in splits]), np.mean([one[kind][2] for one in splits], axis=0)
-                all_found.setdefault(kind, []).append((coverage, width / fitted))
-                by = " ".join(f"{share:.3f}" for share in fifths)
-                print(f"{name:12} {kind:14} coverage {coverage.mean():.3f}  width/as fitted {width / fitted:.2f}  fifths {by}", flush=True)
-        for kind, sets in all_found.items():
-            means = np.array([coverage.mean() for coverage, _ in sets])
-            error = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else 0.05
-            ratios = np.array([ratio for _, ratio in sets])
-            print(f"all sets     {kind:14} coverage {means.mean():.3f} ± {error:.3f}, lowest {means.min():.3f}, width {ratios.mean():.2f}")
-            if kind in ("split", "cv+") and means.mean() < LEVEL - 3 * max(error, 0.02):
-                failures.append(f"{kind} covers {means.mean():.3f}")
-        for name, load in kinds.items() if "classes" in options.parts else []:
-            table, target = load(options.data)
-            splits = [classes(run, table, target, seed, options) for seed in range(options.splits)]
-            for kind in splits[0]:
-                coverage, size = np.mean([one[kind] for one in splits], axis=0)
-                print(f"{name:14} {kind:14} coverage {coverage:.3f}  classes {size:.2f}", flush=True)
-        if "labels" in options.parts:
-            for kind, area in wrong_labels(run, options).items():
-                print(f"wrong labels of digits, {kind:14} area under precision and recall {area:.3f}", flush=True)
-    print(f"{options.splits} splits, at most {options.rows} rows, {options.hidden} hidden units, {time.time() - began:.0f} s")
+        # Split after split, so that what is there has all sets.
+        for seed in range(0 if options.table else options.splits):
+            for part, of, sets in [("regression", regression, regressions), ("classes", classes, kinds)]:
+                for name, load in sets.items() if part in parts else []:
+                    cells.measure(part, name, seed, lambda: of(run, *load(), seed, options))
+            if "labels" in parts:
+                cells.measure("labels", "digits", seed, lambda: wrong_labels(run, seed, options))
+    failures = regression_tables(cells)
+    other_tables(cells)
+    print(f"\nat most {options.rows} rows, {options.hidden} hidden units, {time.time() - began:.0f} s")
     sys.exit("; ".join(failures) if failures else 0)
 
 

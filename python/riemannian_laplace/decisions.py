@@ -141,6 +141,8 @@ class Decisions(SavedModel):
 
         With ``x`` the change of the outputs there, with ``y`` too that of the mean loss. Hidden units that a row has shaped stay as
         they are, so real refits differ by more on overfitted networks; a suspicious row is one to look at, not one to delete.
+        With hidden units the order by self-influence agrees with refits, and the effects on other rows are hints, because the
+        curvature is not the Hessian.
 
         >>> import numpy as np
         >>> from riemannian_laplace import Laplace

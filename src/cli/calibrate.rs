@@ -172,13 +172,7 @@ impl LevelArgs {
         console: &Console,
     ) -> Result<(Dataset, Conditions), Failure> {
         let wanted = conditions::Columns { groups: self.by.clone(), weights: self.weights_column.clone() };
-        let source = data.rows_beside(laplace, &wanted.names(), console)?;
-        source.check_against(&**laplace.model(), laplace.family())?;
-        let rows = source.streamed().ok_or_else(|| Failure::Usage("--data needs a file".to_string()))?;
-        let at = wanted.read(&rows)?;
-        let dataset = rows.read_all().map_err(|error| rows.locate(error))?;
-        dataset.check_targets(laplace.family(), laplace.model().n_outputs()).map_err(|error| rows.locate(error))?;
-        Ok((dataset, at))
+        wanted.read_with_data(data, laplace, console)
     }
 
     /// The options of the library.

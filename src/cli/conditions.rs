@@ -1,11 +1,12 @@
 //! What calibrated intervals depend on besides the prediction: the group and the weight of each row, from columns of the file
 //! that need not be inputs.
 
-use riemannian_laplace::Batches;
-use riemannian_laplace::Laplace;
 use riemannian_laplace::internals::conformal::Conditions;
 use riemannian_laplace::internals::data::{CsvStream, JoinedRow};
+use riemannian_laplace::{Batches, Dataset, Laplace};
 
+use super::console::Console;
+use super::data::DataArgs;
 use super::failure::Failure;
 
 /// The columns by name.
@@ -30,6 +31,22 @@ impl Columns {
     /// Their names.
     pub fn names(&self) -> Vec<String> {
         self.groups.iter().chain(&self.weights).cloned().collect()
+    }
+
+    /// Reads rows with inputs and targets, in the units of the file, and the columns beside them.
+    pub fn read_with_data(
+        &self,
+        data: &DataArgs,
+        laplace: &Laplace,
+        console: &Console,
+    ) -> Result<(Dataset, Conditions), Failure> {
+        let source = data.rows_beside(laplace, &self.names(), console)?;
+        source.check_against(&**laplace.model(), laplace.family())?;
+        let rows = source.streamed().ok_or_else(|| Failure::Usage("--data needs a file".to_string()))?;
+        let at = self.read(&rows)?;
+        let dataset = rows.read_all().map_err(|error| rows.locate(error))?;
+        dataset.check_targets(laplace.family(), laplace.model().n_outputs()).map_err(|error| rows.locate(error))?;
+        Ok((dataset, at))
     }
 
     /// Reads them of all rows.

@@ -253,9 +253,13 @@ impl OptionalDataArgs {
 
     /// Reads the data on which a posterior is to be scored, in the units of the file.
     pub fn read_for_posterior(&self, posterior: &Laplace, console: &Console) -> Result<Option<DataFile>, Failure> {
-        let Some(data) = &self.data else { return Ok(None) };
-        let data = DataArgs { data: data.clone(), target: self.target.clone(), leave_out: self.leave_out.clone() };
-        data.read_for_posterior(posterior, console).map(Some)
+        self.given().map(|data| data.read_for_posterior(posterior, console)).transpose()
+    }
+
+    /// The same as arguments of a command that needs a file, if there is one.
+    pub fn given(&self) -> Option<DataArgs> {
+        let data = self.data.clone()?;
+        Some(DataArgs { data, target: self.target.clone(), leave_out: self.leave_out.clone() })
     }
 }
 

@@ -392,6 +392,12 @@ fn go_on(args: &FitArgs, from: &Path, console: &Console) -> Result<Fitted, Failu
     inputs.extend(args.model.iter().map(|model| model.path.as_path()));
     let out = OutputFile::at(&args.out, &inputs)?;
     let earlier = Earlier::read(from, args.likelihood)?;
+    if earlier.laplace().calibration().is_some() && args.calibration.path().is_none() {
+        console.note(format!(
+            "the calibration of {} is of the posterior as it was, and is dropped: calibrate again, or name rows with --calibrate-on",
+            from.display()
+        ));
+    }
     let family = earlier.laplace().family().clone();
     let network = args.model.as_ref().map(|model| model.read(&family, console)).transpose()?.map(|file| file.network);
     let data = args.data.read_for(earlier.laplace().schema(), console)?;

@@ -43,7 +43,9 @@ Every figure is what leaving the row out would change, in closed form from the l
 as it does for a wrong label or a typing error
   effect_on_loss   (with --data) by how much the mean loss on those rows would change: negative for rows that harm
 Rows are numbered from 1, as the fit read them (without rows that it left out). It is a linearisation: hidden units that a row \
-has shaped stay as they are, so refits differ by more where the network overfits. A suspicious row is one to look at, not one to delete.
+has shaped stay as they are, so refits differ by more where the network overfits. With hidden units, trust the order by \
+self-influence and take the effects on other rows and inputs as hints: the curvature is not the Hessian. A posterior of `rla fit \
+--curvature hessian` is closer to refits, where the weights are at a minimum. A suspicious row is one to look at, not one to delete.
 
 Example, the rows to look at first:
   rla influence --posterior posterior.safetensors --count 20 --out influence.csv

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use riemannian_laplace::internals::conformal::Conditions;
 use riemannian_laplace::internals::files::write_whole;
 use riemannian_laplace::internals::predict::SamplingReport;
 use riemannian_laplace::internals::report::{Made, Mood, Names, Report, ReportOptions};
@@ -12,6 +13,7 @@ use riemannian_laplace::{Draws, Laplace, Link, Method};
 use super::announce::{announce_leave_one_out, announce_predicting};
 use super::arguments;
 use super::certificate::CertificateArgs;
+use super::conditions;
 use super::console::Console;
 use super::data::OptionalDataArgs;
 use super::draws::DrawArgs;
@@ -19,6 +21,7 @@ use super::failure::Failure;
 use super::output::{OutputFile, print, print_json};
 use super::posterior::PosteriorArgs;
 use super::report_json::ReportJson;
+use super::suggest::inputs as pool_inputs;
 
 /// Write a page on a posterior: can it be trusted, how good is it, what does it predict
 #[derive(Debug, Args)]
@@ -28,6 +31,9 @@ pub struct ReportArgs {
     posterior: PosteriorArgs,
     #[command(flatten)]
     data: OptionalDataArgs,
+    /// Rows that could be measured, to show where in input space they are least known: CSV with the input columns
+    #[arg(long, value_name = "CSV")]
+    pool: Option<PathBuf>,
     /// The predictions to compare, separated by commas [default: all; without riemannian where the posterior has no
     /// training data]
     #[arg(long, value_enum, value_name = "NAMES", value_delimiter = ',')]
@@ -70,7 +76,8 @@ const EXAMPLE: &str = "\
 The page needs no network and no other file, follows the light or dark setting of the browser, and prints. It begins with \
 a verdict in words: on overfitting (training, held-out, linear and constant in one row), on intervals of all levels and by fifths of \
 the prediction and of the inputs that matter, with the cure, and on what leave-one-out promised beside held-out rows; then come the scores of all predictions side by side, predictions beside observations, calibration, \
-pictures of the predictions, the certificates of the geodesics, and what was fitted.
+whether intervals hold before and after `rla calibrate` (by thirds of the spread, and by the groups of --by), training rows that \
+look wrong, pictures of the predictions, where --pool is least known, the certificates of the geodesics, and what was fitted.
 
 Without --data the training data inside the posterior are scored, and the page says so: such scores are too good.
 
@@ -81,7 +88,7 @@ The page has the day on it: with SOURCE_DATE_EPOCH set it is the same on any day
 
 Keys of --json: title, posterior, version, date, command, seed, mood (good, note, care, problem), headline, findings (mood, about, \
 words), scored_on, n, shown, scores (by method), overfitted, explained and explained_linear (training, held_out), promise, \
-coverage_by_fifths, r_squared, auroc, recall, constant_nll, rows.
+hold (as `rla evaluate` has it), suspicious (row, self_influence, given, expected), pool, coverage_by_fifths, r_squared, auroc, recall, constant_nll, rows.
 
 Example:
   rla report --posterior posterior.safetensors --data test.csv --target y --out report.html";
@@ -91,16 +98,23 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
     args.check()?;
     let mut inputs = vec![args.posterior.posterior.as_path()];
     inputs.extend(args.data.path());
+    inputs.extend(args.pool.as_deref());
     inputs.extend(args.draws.file());
     let out = OutputFile::at(&args.out, &inputs)?;
     let laplace = args.posterior.load(console)?;
-    let data = args.data.read_for_posterior(&laplace, console)?;
-    if let Some(data) = &data {
-        data.check_against(&**laplace.model(), laplace.family())?;
-    } else {
+    let columns = conditions::Columns::of(&laplace);
+    let data = args.data.given().map(|data| columns.read_with_data(&data, &laplace, console)).transpose()?;
+    let pool = match &args.pool {
+        Some(path) => {
+            let everything = args.data.leave_out().with_all_columns();
+            Some(pool_inputs(&everything.rows_for_posterior(path, &[], &columns.names(), &laplace, console)?)?)
+        }
+        None => None,
+    };
+    if data.is_none() {
         console.note("no --data: the training data inside the posterior are scored, and the page says so");
     }
-    let rows = data.as_ref().map_or(laplace.n_data(), |data| data.dataset.len()).min(args.max_rows);
+    let rows = data.as_ref().map_or(laplace.n_data(), |(dataset, _)| dataset.len()).min(args.max_rows);
     announce_predicting(console, &laplace, rows);
     announce_leave_one_out(console, &laplace);
     let methods = args.methods(&laplace, console)?;
@@ -113,14 +127,17 @@ pub fn run(args: &ReportArgs, console: &Console) -> Result<(), Failure> {
         Names { posterior: name(&args.posterior.posterior), data: args.data.path().map(name).unwrap_or_default() };
     let made =
         Made { title: args.title.clone(), date: today(), command: Some(command()), seed: Some(args.draws.seed()) };
-    let options = ReportOptions { methods, level: args.interval, max_rows: args.max_rows, made, ..Default::default() };
+    let (held_out, conditions) = data.map_or((None, Conditions::default()), |(dataset, at)| (Some(dataset), at));
+    let max_rows = args.max_rows;
+    let options =
+        ReportOptions { methods, level: args.interval, max_rows, conditions, pool, made, ..Default::default() };
     let progress = console.spinner("writing the report");
-    let report = Report::of(&laplace, &names, data.as_ref().map(|data| &data.dataset), &options, &progress)
+    let report = Report::of(&laplace, &names, held_out.as_ref(), &options, &progress)
         .map_err(Failure::about(&args.posterior.posterior))?;
     write_whole(out.path(), report.to_html().as_bytes())?;
     drop(progress);
     if args.json {
-        print_json(&ReportJson::of(&report, data.is_some()))?;
+        print_json(&ReportJson::of(&report, held_out.is_some()))?;
     } else if !console.is_quiet() {
         print(&in_words(&report, &args.out))?;
     }

@@ -1,7 +1,9 @@
 //! `rla report --json`: every verdict and the numbers behind it, for scripts.
 
 use riemannian_laplace::Scores;
-use riemannian_laplace::internals::report::{Explained, Mood, NotableRow, Overfitting, Report};
+use riemannian_laplace::internals::report::{
+    Explained, Hold, Mood, NotableRow, Overfitting, Report, Suspicious, Unknown,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -25,6 +27,9 @@ pub struct ReportJson {
     explained: Option<ExplainedJson>,
     explained_linear: Option<ExplainedJson>,
     promise: Option<Value>,
+    hold: Value,
+    suspicious: Vec<Value>,
+    pool: Option<Value>,
     coverage_by_fifths: Map<String, Value>,
     r_squared: Vec<f64>,
     auroc: Option<f64>,
@@ -65,6 +70,22 @@ fn word(mood: Mood) -> &'static str {
 
 fn row(row: &NotableRow) -> Value {
     json!({ "row": row.row, "residual": row.residual, "leverage": row.leverage, "influence": row.influence })
+}
+
+fn suspicious(row: &Suspicious) -> Value {
+    json!({ "row": row.row, "self_influence": row.self_influence, "given": row.given, "expected": row.expected })
+}
+
+fn pool(unknown: &Unknown) -> Value {
+    let fifths = |input: &riemannian_laplace::internals::report::PoolInput| -> Vec<Value> {
+        let fifth = |part: &riemannian_laplace::internals::report::PoolFifth| json!({ "low": part.low, "high": part.high, "relative_spread": part.relative });
+        input.fifths.iter().map(fifth).collect()
+    };
+    let inputs: Map<String, Value> =
+        unknown.inputs.iter().map(|input| (input.name.clone(), fifths(input).into())).collect();
+    let first: Vec<Value> =
+        unknown.first.iter().map(|row| json!({ "row": row.row, "relative_spread": row.relative })).collect();
+    json!({ "n": unknown.rows, "median": unknown.median, "largest": unknown.largest, "inputs": inputs, "first": first })
 }
 
 fn rows(list: &[NotableRow]) -> Vec<Value> {
@@ -108,6 +129,12 @@ impl ReportJson {
                     "agrees": promise.agrees(),
                 })
             }),
+            hold: match &report.hold {
+                Hold::Shares(all) => serde_json::to_value(all).unwrap_or(Value::Null),
+                Hold::Omitted(_) => Value::Null,
+            },
+            suspicious: report.notable.suspicious.iter().map(suspicious).collect(),
+            pool: report.unknown.as_ref().map(pool),
             coverage_by_fifths: report
                 .conditional
                 .iter()

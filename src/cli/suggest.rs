@@ -184,7 +184,8 @@ fn tell(chosen: &Suggestions, args: &SuggestArgs, console: &Console) {
     }
 }
 
-fn inputs(rows: &CsvStream) -> Result<Array2<f64>, Failure> {
+/// The inputs of all rows.
+pub fn inputs(rows: &CsvStream) -> Result<Array2<f64>, Failure> {
     let mut all = Array2::zeros((rows.n_rows(), rows.schema().inputs().len()));
     for batch in rows.batches(0..rows.n_rows(), 4096)? {
         let batch = batch?;

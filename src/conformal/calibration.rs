@@ -69,6 +69,15 @@ impl Conditions {
         let groups = self.groups.as_ref().map(|all| all.get(rows.clone()).unwrap_or_default().to_vec());
         Self { groups, weights: self.weights.as_ref().map(|all| all.get(rows).unwrap_or_default().to_vec()) }
     }
+
+    /// Those of some rows.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        let groups =
+            self.groups.as_ref().map(|all| rows.iter().filter_map(|row| all.get(*row)).cloned().collect::<Vec<_>>());
+        let weights =
+            self.weights.as_ref().map(|all| rows.iter().filter_map(|row| all.get(*row)).copied().collect::<Vec<_>>());
+        Self { groups, weights }
+    }
 }
 
 impl Calibration {

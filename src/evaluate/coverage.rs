@@ -126,6 +126,8 @@ pub fn coverage_over(
             let mut parts = Vec::new();
             for (method, sources) in methods.iter().zip(&sources) {
                 let prediction = laplace.predict(&inputs, method)?;
+                let (prediction, targets) = prediction.beside(&targets)?;
+                let targets = targets.to_owned();
                 for source in sources {
                     let promised = match source {
                         Source::AsFitted => prediction.as_fitted(level)?,

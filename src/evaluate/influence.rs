@@ -8,7 +8,8 @@
 //! Outputs anywhere move by −J(x)G⁻¹Jₙᵀuₙ; a loss by the product of that with its gradient; and the row's own loss by
 //! −log p(yₙ | f₋ₙ) + log p(yₙ | f̂), its *self-influence*: large where the network had to bend for this row alone, as it does for a
 //! wrong label. It is a linearisation at θ̂: hidden units that a row has shaped stay as they are, so on overfitted networks real
-//! refits differ by more.
+//! refits differ by more. With hidden units the order of rows by self-influence agrees with refits, and effects on other rows are
+//! hints: G is not the Hessian. Where θ̂ is a minimum, a posterior with the Hessian curvature is closer.
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
@@ -18,6 +19,7 @@ use crate::data::Dataset;
 use crate::error::{Error, Result, check_size};
 use crate::laplace::Laplace;
 use crate::likelihood::RowLikelihood;
+use crate::linalg::symmetric_eigen;
 use crate::map::{Rows, Scratch, frozen_rows, identity_seeds};
 use crate::predict::linearized;
 
@@ -72,6 +74,12 @@ impl Influence {
             let covariance = Mat::from_fn(p, p, |i, j| latent.covariance[(n, i, j)]);
             let system =
                 Mat::<f64>::identity(p, p) - &root * root.transpose() * &covariance * faer::Scale(1.0 / temperature);
+            let inner = root.transpose() * &covariance * &root * faer::Scale(1.0 / temperature);
+            let eigen = symmetric_eigen(inner.as_ref(), "the leverage of a data point")?;
+            let leverage = eigen.values.iter().copied().fold(0.0, f64::max);
+            if leverage.is_nan() || leverage >= 1.0 {
+                return Err(Error::Leverage { row: n, leverage });
+            }
             let rhs = Mat::from_fn(p, 1, |i, _| score[i] / temperature);
             let solved = system.full_piv_lu().solve(&rhs);
             let moved = &covariance * &solved;

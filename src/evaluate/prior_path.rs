@@ -162,7 +162,7 @@ pub fn train_along_priors(
     let stop = &walk.stops[place];
     let keeps = options.choice == PriorPathChoice::Best && options.folds_used.is_none_or(|used| used == options.folds);
     let folded = match keeps {
-        true => Some(scores_of_folds(&stop.networks, &path.folds(data, family)?)?),
+        true => Some(path.folded(stop, data, family)?),
         false => None,
     };
     Ok(PriorPath { mode, steps, best: stop.step.clone(), held_out: stop.deviances, folded })
@@ -358,6 +358,21 @@ impl Path<'_> {
             }
         }
         Ok(Walk { stops })
+    }
+
+    /// The scores of left-out rows, by networks that are trained to the end as that of all rows is: its last steps lower the
+    /// noise, and scores of networks that had not taken them would promise too narrow intervals.
+    fn folded(&self, stop: &Stop, data: &Dataset, family: &Family) -> Result<Folded> {
+        let folds = self.folds(data, family)?;
+        let options = self.under(stop.step.prior_precision, &self.options.at_the_end);
+        let finished = |(near, fold): (&NearMode, &Fold)| -> Result<NearMode> {
+            self.progress.check()?;
+            let Mode { network, laplace, .. } =
+                train_to_mode(&near.network, fold.training(), &near.family, &options, &())?;
+            Ok(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() })
+        };
+        let networks = stop.networks.iter().zip(&folds).map(finished).collect::<Result<Vec<_>>>()?;
+        scores_of_folds(&networks, &folds)
     }
 
     pub fn folds(&self, data: &Dataset, family: &Family) -> Result<Vec<Fold>> {

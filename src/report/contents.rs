@@ -1,6 +1,6 @@
 //! What a report says, as plain data: gathered once, then judged, drawn and written.
 
-use crate::evaluate::{LeaveOneOut, Scores, TrainingFit};
+use crate::evaluate::{Coverage, LeaveOneOut, Scores, TrainingFit};
 use crate::likelihood::Family;
 use crate::predict::SamplingReport;
 
@@ -17,6 +17,8 @@ pub struct Fitted {
     pub family: Family,
     /// N, the number of training points.
     pub n_data: usize,
+    /// The rows that intervals were calibrated on, where they were.
+    pub n_calibration: Option<usize>,
     /// The input columns.
     pub inputs: Vec<String>,
     /// The target columns.
@@ -302,6 +304,77 @@ impl Fifth {
     }
 }
 
+/// Whether intervals or sets hold.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Hold {
+    /// As fitted, and by each kind of calibration that the posterior has.
+    Shares(Vec<Coverage>),
+    /// Not computed, and why.
+    Omitted(String),
+}
+
+/// Where a pool of rows that could be measured is least known. Spreads are standard deviations of the outputs by the weights alone,
+/// relative to that of the median training row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unknown {
+    /// The rows of the pool.
+    pub rows: usize,
+    /// Whether spreads are relative to the training rows; else to the median row of the pool.
+    pub beside_training: bool,
+    /// The spread of the median row.
+    pub median: f64,
+    /// The largest.
+    pub largest: f64,
+    /// The inputs along which it differs most.
+    pub inputs: Vec<PoolInput>,
+    /// The rows to measure first.
+    pub first: Vec<PoolRow>,
+}
+
+/// The spread by fifths of an input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolInput {
+    /// The input.
+    pub name: String,
+    /// From the lowest values to the highest.
+    pub fifths: Vec<PoolFifth>,
+}
+
+/// One fifth of a pool.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PoolFifth {
+    /// The least value.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// The mean spread.
+    pub relative: f64,
+}
+
+/// A row of a pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolRow {
+    /// Its number, from 1.
+    pub row: usize,
+    /// Its spread.
+    pub relative: f64,
+    /// Its inputs by name, in the units of the data.
+    pub inputs: Vec<(String, f64)>,
+}
+
+/// A training row that looks wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suspicious {
+    /// Its number, from 1.
+    pub row: usize,
+    /// How much worse it would be predicted without itself, in nats.
+    pub self_influence: f64,
+    /// Its target or class.
+    pub given: String,
+    /// What the others predict.
+    pub expected: String,
+}
+
 /// A row by its number, from 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NotableRow {
@@ -318,6 +391,8 @@ pub struct NotableRow {
 /// Training rows worth a look, each predicted by the others.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Notable {
+    /// Those that look wrong, the most suspicious first.
+    pub suspicious: Vec<Suspicious>,
     /// Those of the largest residuals.
     pub residuals: Vec<NotableRow>,
     /// Those of the largest leverages.

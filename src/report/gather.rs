@@ -10,13 +10,16 @@ use super::conditional::conditional;
 use super::contents::{
     Calibration, Certificates, Comparison, Fitted, LeftOut, Made, MethodReport, Origin, Pair, Scored,
 };
+use super::hold::hold;
 use super::left_out::left_out;
 use super::notable::worst;
+use super::pool::unknown;
 use super::quality::quality;
 use super::slices::pictures;
 use super::spectrum::spectrum;
 use super::words::gain_over;
 use super::{Report, number};
+use crate::conformal::{Calibration as Calibrations, Conditions};
 use crate::data::{Dataset, check_targets};
 use crate::error::{Error, Result};
 use crate::evaluate::{Promise, Scores, TrainingFit, confidences};
@@ -42,6 +45,10 @@ pub struct ReportOptions {
     pub max_points: usize,
     /// The most inputs along which predictions are drawn (default: 3).
     pub max_inputs: usize,
+    /// The group and the weight of each row of the held-out data, where the posterior was calibrated with such (default: none).
+    pub conditions: Conditions,
+    /// Inputs that could be measured, in the units of the data (default: none).
+    pub pool: Option<Array2<f64>>,
     /// Title, date, command and seed, to be shown (default: none).
     pub made: Made,
 }
@@ -50,7 +57,16 @@ impl Default for ReportOptions {
     fn default() -> Self {
         let draws = crate::predict::Draws::first(100, 0);
         let methods = vec![Method::Map, Method::default(), Method::Nn(draws), Method::riemannian(100, 0)];
-        Self { methods, level: 0.9, max_rows: 5000, max_points: 500, max_inputs: 3, made: Made::default() }
+        Self {
+            methods,
+            level: 0.9,
+            max_rows: 5000,
+            max_points: 500,
+            max_inputs: 3,
+            conditions: Conditions::default(),
+            pool: None,
+            made: Made::default(),
+        }
     }
 }
 
@@ -100,7 +116,8 @@ impl Report {
             (None, None) => return Err(Error::NoTrainingData { what: "a report without other data" }),
         };
         check_targets(data.targets(), laplace.family(), data.len(), laplace.model().n_outputs())?;
-        let used = data.select(&evenly(data.len(), options.max_rows))?;
+        let rows = evenly(data.len(), options.max_rows);
+        let used = data.select(&rows)?;
         let outside = if origin == Origin::HeldOut { outside(laplace, &used)? } else { None };
         let repeated = if origin == Origin::HeldOut { repeated(laplace, &used)? } else { None };
         let scored = Scored { origin, name, rows: data.len(), used: used.len(), outside, repeated };
@@ -122,6 +139,9 @@ impl Report {
         let comparison = comparison(prediction, &targets, options)?;
         let worst = worst(prediction, &targets);
         let quality = quality(laplace, prediction, &targets)?;
+        let at = options.conditions.select(&rows);
+        let hold = hold(laplace, &methods[shown], (&used, &scored.origin), (options.level, at), progress)?;
+        let unknown = options.pool.as_ref().map(|pool| unknown(laplace, pool)).transpose()?;
         let negative_ends = negative_ends(prediction, training.as_ref(), options.level)?;
         let promise = promise(&left_out, &reports[shown], shown, &scored.origin);
         progress.check()?;
@@ -147,6 +167,8 @@ impl Report {
             certificates: samples.map(|samples| certificates(samples)),
             beside,
             promise,
+            hold,
+            unknown,
             conditional,
             negative_ends,
             notable,
@@ -257,6 +279,7 @@ fn fitted(laplace: &Laplace) -> Result<Fitted> {
         n_params: model.n_params(),
         family: family.clone(),
         n_data: laplace.n_data(),
+        n_calibration: laplace.calibration().map(Calibrations::n_rows),
         inputs: schema.inputs().to_vec(),
         targets: schema.targets().to_vec(),
         classes: if family.has_classes() { (0..n_targets).map(class_names).collect() } else { Vec::new() },

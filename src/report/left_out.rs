@@ -55,7 +55,7 @@ fn all(
         false => None,
     };
     let notable = match &closed {
-        Some(closed) => notable(closed, training)?,
+        Some(closed) => notable(laplace, closed, training)?,
         None => Notable::default(),
     };
     // Samples at every point are only kept for so many of them.

@@ -12,10 +12,12 @@ mod conditional;
 mod contents;
 mod figures;
 mod gather;
+mod hold;
 mod html;
 mod left_out;
 mod notable;
 mod page;
+mod pool;
 mod quality;
 mod sections;
 mod slices;
@@ -27,8 +29,9 @@ mod words;
 
 pub use chart::{Axis, Bar, Chart, Ink, Mark, Scale, number};
 pub use contents::{
-    BandPoint, Beside, Calibration, Certificates, Comparison, Curves, Explained, Fifth, Fifths, Fitted, LeftOut, Made,
-    MethodReport, Notable, NotableRow, Origin, Pair, Pictures, Quality, Scored, Slice, Spectrum,
+    BandPoint, Beside, Calibration, Certificates, Comparison, Curves, Explained, Fifth, Fifths, Fitted, Hold, LeftOut,
+    Made, MethodReport, Notable, NotableRow, Origin, Pair, Pictures, PoolFifth, PoolInput, PoolRow, Quality, Scored,
+    Slice, Spectrum, Suspicious, Unknown,
 };
 pub use figures::Figure;
 pub use gather::{Names, ReportOptions};
@@ -67,6 +70,10 @@ pub struct Report {
     pub beside: Option<Beside>,
     /// What leave-one-out promised of the shown method beside its held-out rows.
     pub promise: Option<Promise>,
+    /// Whether the intervals or sets of the shown method hold, before and after calibration.
+    pub hold: Hold,
+    /// Where the pool is least known, where one was given.
+    pub unknown: Option<Unknown>,
     /// Coverage by fifths, by the shown method.
     pub conditional: Vec<Fifths>,
     /// The share of lower ends below zero, where no training target is negative.

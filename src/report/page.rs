@@ -39,8 +39,10 @@ impl Report {
         page.text += "<main>\n";
         page.verdict(self);
         page.scores(self);
+        page.text += &self.hold_html();
         page.left_out(self);
         page.pictures(self);
+        page.text += &self.unknown_html();
         page.certificates(self);
         page.fitted(self);
         page.limits(self);

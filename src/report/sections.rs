@@ -119,13 +119,40 @@ impl Report {
         if lists.iter().all(|(_, rows)| rows.is_empty()) {
             return String::new();
         }
-        let mut text = "<h3>Training rows to look at</h3>\n<dl class=\"facts\">\n".to_string();
+        let mut text = self.suspicious_html();
+        text += "<h3>Other training rows to look at</h3>\n<dl class=\"facts\">\n";
         for (name, rows) in lists {
             let _ = writeln!(text, "<div><dt>{name}</dt><dd>{}</dd></div>", listed(rows));
         }
         text + "</dl>\n<p class=\"how\">By number, from 1, of the rows that were fitted, each predicted by the others. Residuals are \
                 in standard deviations of the prediction (for classes: one minus the probability of the true class); leverage is \
                 between 0 and 1; influence is what a row’s own presence adds to its log density, in nats.</p>\n"
+    }
+
+    /// Training rows that look wrong.
+    fn suspicious_html(&self) -> String {
+        let rows = &self.notable.suspicious;
+        if rows.is_empty() {
+            return String::new();
+        }
+        let (title, given) = match self.fitted.classes.is_empty() {
+            true => ("Possible errors of targets", "given"),
+            false => ("Possible label errors", "labelled"),
+        };
+        let mut text = format!("<h3>{title}</h3>\n<ol class=\"pairs\">\n");
+        for row in rows {
+            let _ = writeln!(
+                text,
+                "<li>row {}: {given} {}, while the others predict {} (self-influence {} nats)</li>",
+                thousands(row.row),
+                escape(&row.given),
+                escape(&row.expected),
+                number(row.self_influence)
+            );
+        }
+        text + "</ol>\n<p class=\"how\">The training rows that would be predicted worst without themselves, the most suspicious first. \
+                Such a row may be wrong, rare, or right where the network is not: look at it, do not delete it unseen. Hidden units \
+                that a row has shaped stay as they are, so an overfitted network hides its errors.</p>\n"
     }
 
     /// The worst predicted of the scored rows.

@@ -61,6 +61,7 @@ impl Report {
         found.extend(self.on_fit());
         found.extend(self.on_overfitting());
         found.extend(self.on_calibration());
+        found.extend(self.on_hold());
         found.extend(self.on_promise());
         found.extend(self.on_methods());
         found.extend(self.on_left_out());

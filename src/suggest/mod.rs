@@ -15,7 +15,7 @@
 //! | maximum, minimum | expected improvement over the best mean so far, an upper confidence bound, or a Thompson draw |
 //! | label | H(E p) − E H(p) under N(m, Cᵢᵢ): the mutual information between class and weights (BALD) |
 //!
-//! A score is divided by the row's cost, where rows have one.
+//! A score (of a bound or a draw its gain over the best mean) is divided by the row's cost, where rows have one.
 
 mod joint;
 
@@ -149,10 +149,11 @@ pub fn suggest(laplace: &Laplace, pool: &Array2<f64>, goal: Goal, options: &Sugg
     while rows.len() < options.count.min(open.len()) {
         let scores = search.scores(&joint)?;
         let cost = |place: usize| options.costs.as_ref().map_or(1.0, |costs| costs[open[place]]);
-        let value = |place: &usize| match search.is_signed() {
-            // A mean may be negative, so that a cost cannot divide it.
-            true => scores[*place],
-            false => scores[*place] / cost(*place),
+        let value = |place: &usize| {
+            // A value of the function may be negative: what a cost divides is its gain over the best mean.
+            let start = if search.is_signed() && search.best.is_finite() { search.best } else { 0.0 };
+            let gain = scores[*place] - start;
+            if gain > 0.0 { gain / cost(*place) } else { gain * cost(*place) }
         };
         let places = (0..open.len()).filter(|place| !taken.contains(place));
         let Some(place) = places.reduce(|best, next| if value(&next) > value(&best) { next } else { best }) else {
