@@ -83,7 +83,8 @@ pub(super) fn accumulate_block(
         let batch = batch?;
         check_batch(problem, &batch, next)?;
         next = batch.rows().end;
-        let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())?;
+        let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())
+            .map_err(|error| error.in_part_from(batch.first_row))?;
         fit.add(problem, batch.first_row, &rows.outputs(), batch.targets.view())?;
         curvature.accumulate(&rows)?;
     }

@@ -101,7 +101,7 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
-#[ignore = "takes minutes: the same with 500 disks"]
+#[ignore = "takes minutes: the same with 500 disks; RUNS has another number"]
 fn five_hundred_full_disks_lose_nothing() {
-    fill_disks(500);
+    fill_disks(super::runs(500));
 }
