@@ -16,8 +16,8 @@ use rand::Rng;
 use rayon::prelude::*;
 use reference::{Reference, Unit};
 use riemannian_laplace::internals::geodesic::{
-    Accuracy, Certificate, EndCheck, GaussianLogarithm, MetricOptions, MetricSolver, Outcome, Smoothing,
-    sample_posterior,
+    Accuracy, Certificate, EndCheck, GaussianLogarithm, GeodesicLimits, MetricOptions, MetricSolver, Outcome,
+    Smoothing, sample_posterior,
 };
 use riemannian_laplace::internals::map::Rounding;
 use riemannian_laplace::internals::metric::{IterativeOptions, MatrixFreeOptions};
@@ -35,8 +35,10 @@ const METRICS: [MetricName; 4] =
     [MetricName::Fisher, MetricName::EmpiricalFisher, MetricName::Monge, MetricName::MongeLog];
 /// Samples of each network by each metric: with the default settings, and with others.
 const SAMPLES: (usize, usize) = (7, 6);
+/// The most evaluations of one sample, over all attempts: a few paths of the Monge metric take a hundred times more than most.
+const EVALUATIONS: usize = 10_000;
 /// The reference's tolerance of a step; a path whose end is in question is integrated again at a hundredth.
-const TOLERANCE: f64 = 1e-10;
+const TOLERANCE: f64 = 1e-9;
 /// The reference's own error, in σ.
 const OWN: f64 = 1e-5;
 /// Draws from which the widths of kinks are measured, as the library has it.
@@ -54,9 +56,9 @@ struct Case {
 fn case(number: u64) -> Result<Case, Box<dyn Error>> {
     let mut random = stream(number, Purpose::Data, 0);
     let (inputs, hidden) = (random.random_range(1..=2), random.random_range(2..=6));
-    // Every tenth is the one whose ends were once certified a third of σ off.
-    let sizes = match (number % 10, number % 4) {
-        (9, _) => vec![2, 10, 10, 1],
+    // Some are the one whose ends were once certified a third of σ off.
+    let sizes = match (number % 25, number % 4) {
+        (24, _) => vec![2, 10, 10, 1],
         (_, 0) => vec![inputs, hidden, 3, 1],
         _ => vec![inputs, hidden, 1],
     };
@@ -70,7 +72,7 @@ fn case(number: u64) -> Result<Case, Box<dyn Error>> {
         _ => (Activation::Relu, Smoothing::Width(10f64.powf(random.random_range(-1.7..-0.3)))),
     };
     let x = Array2::from_shape_fn((rows, sizes[0]), |_| random.random_range(-2.0..2.0));
-    let y = x.map_axis(Axis(1), |x| (2.0 * x[0]).sin() + 0.5 * x[x.len() - 1]);
+    let y = x.map_axis(Axis(1), |x: ndarray::ArrayView1<'_, f64>| (2.0 * x[0]).sin() + 0.5 * x[x.len() - 1]);
     let y = y.mapv(|y| y + sigma * random.random_range(-1.7..1.7)).insert_axis(Axis(1));
     let data = Dataset::new(x.clone(), y.clone())?;
     let start = Network::random(Architecture::new(&sizes, activation)?, number);
@@ -99,7 +101,7 @@ fn rounded(
     smoothing: Smoothing,
     inputs: &Array2<f64>,
 ) -> Result<Option<(Network, Vec<Vec<f64>>)>, Box<dyn Error>> {
-    let mut offsets = Array2::zeros((DRAWS, network.n_params()));
+    let mut offsets = Array2::zeros((DRAWS, network.parameters().len()));
     for (index, mut row) in offsets.rows_mut().into_iter().enumerate() {
         laplace
             .precision()
@@ -206,9 +208,13 @@ fn draw(
     solver: MetricSolver,
 ) -> Result<[Samples; 2], Box<dyn Error>> {
     let how = MetricOptions { solver, smoothing: case.smoothing, ..Default::default() };
+    let limits = GeodesicLimits { evaluations: Some(EVALUATIONS), time: None };
     let draw = |end_check| {
-        let options =
-            SamplerOptions { range: range.clone(), seed: 0, geodesic: GeodesicOptions { end_check, ..geodesic } };
+        let options = SamplerOptions {
+            range: range.clone(),
+            seed: 0,
+            geodesic: GeodesicOptions { end_check, limits, ..geodesic },
+        };
         sample_posterior(&case.laplace, case.reference.metric, &how, &options, &())
     };
     Ok([draw(EndCheck::Auto)?, draw(EndCheck::Never)?])

@@ -12,7 +12,6 @@ use crate::linalg::{add_scaled, affine, column_slice, column_slice_mut, columns_
 use crate::map::{
     BlockCovariance, BlockSums, Evaluate, Jet, Map, Rows, RowsAlong, Scratch, dense_cross_gram, dense_curvature,
 };
-use crate::memory;
 
 /// A network at N fixed inputs, as a function of its parameters.
 ///
@@ -50,9 +49,7 @@ impl NetworkMap {
     }
 
     fn of_columns(architecture: Architecture, inputs: Mat<f64>) -> Result<Self> {
-        let points = inputs.nrows();
-        let what = format!("the values of the network's nodes at {points} data points");
-        memory::check(&what, architecture.graph().tape_size(points, 0), "use a smaller network")?;
+        architecture.graph().check_memory(inputs.nrows())?;
         let still = architecture.graph().still_values(inputs.as_ref())?;
         Ok(Self { architecture, inputs, still })
     }

@@ -62,9 +62,13 @@ fn a_category_without_weights_is_refused_with_its_line_and_its_column() {
                 folder.refuses(predict, &words);
                 folder.refuses(&format!("{predict} --method nn --samples 2"), &words);
                 folder.refuses("evaluate --posterior p.safetensors --data bad.csv --target y", &words);
+                folder.refuses("suggest --posterior p.safetensors --pool bad.csv --out o.csv", &words);
+                folder.refuses("influence --posterior p.safetensors --inputs bad.csv --out o.csv", &words);
             }
         }
     }
+    // A report looks at categories that occur, and at none between them.
+    folder.ok("report --posterior p.safetensors --data d.csv --out r.html");
     // What is no number at all is a missing value, by name.
     let mut lines = many(20);
     lines[7] = lines[7].replacen(lines[7].split(',').next().expect("a cell"), "NaN", 1);

@@ -63,70 +63,71 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// f(x), and its first and second derivatives along v; `gradient` takes ∂f/∂θ.
-    fn output(&self, theta: &[f64], v: &[f64], x: &[f64], gradient: &mut [f64]) -> [f64; 3] {
+    /// f(x), and its first and second derivatives along v; `gradient` takes ∂f/∂θ. `units` takes the values of all units with
+    /// their derivatives along v, and the slopes of their functions.
+    fn output(&self, theta: &[f64], v: &[f64], x: &[f64], gradient: &mut [f64], units: &mut Vec<[f64; 4]>) -> [f64; 3] {
         let last = self.sizes.len() - 2;
-        let mut values: Vec<Vec<[f64; 3]>> = vec![x.iter().map(|x| [*x, 0.0, 0.0]).collect()];
-        let (mut slopes, mut starts, mut start): (Vec<Vec<f64>>, _, _) = (Vec::new(), Vec::new(), 0);
+        units.clear();
+        units.extend(x.iter().map(|x| [*x, 0.0, 0.0, 1.0]));
+        let (mut start, mut first_unit) = (0, 0);
         for (layer, pair) in self.sizes.windows(2).enumerate() {
             let (width, bias) = (pair[0], start + pair[0] * pair[1]);
-            let (mut next, mut slope) = (Vec::new(), Vec::new());
             for j in 0..pair[1] {
                 let mut z = [theta[bias + j], v[bias + j], 0.0];
-                for (i, [h, first, second]) in values[layer].iter().enumerate() {
+                for i in 0..width {
+                    let [h, first, second, _] = units[first_unit + i];
                     let (w, dw) = (theta[start + j * width + i], v[start + j * width + i]);
                     z[0] += w * h;
                     z[1] += dw * h + w * first;
                     z[2] += 2.0 * dw * first + w * second;
                 }
-                if layer == last {
-                    (next.push(z), slope.push(1.0));
-                } else {
-                    let [value, first, second] = self.unit.jet(layer, j, z[0]);
-                    (next.push([value, first * z[1], second * z[1] * z[1] + first * z[2]]), slope.push(first));
-                }
+                let [value, slope, bend] = if layer == last { [z[0], 1.0, 0.0] } else { self.unit.jet(layer, j, z[0]) };
+                units.push([value, slope * z[1], bend * z[1] * z[1] + slope * z[2], slope]);
             }
-            (values.push(next), slopes.push(slope), starts.push(start));
-            start = bias + pair[1];
+            (start, first_unit) = (bias + pair[1], first_unit + width);
         }
+        let [value, first, second, _] = units[first_unit];
         let mut sensitivities = vec![1.0];
         for layer in (0..=last).rev() {
-            let (width, start) = (self.sizes[layer], starts[layer]);
+            let (width, count) = (self.sizes[layer], self.sizes[layer + 1]);
+            (start, first_unit) = (start - count * (width + 1), first_unit - width);
             let mut before = vec![0.0; width];
             for (j, sensitivity) in sensitivities.iter().enumerate() {
-                let through = sensitivity * slopes[layer][j];
-                gradient[start + width * self.sizes[layer + 1] + j] = through;
+                let through = sensitivity * units[first_unit + width + j][3];
+                gradient[start + width * count + j] = through;
                 for i in 0..width {
-                    gradient[start + j * width + i] = through * values[layer][i][0];
+                    gradient[start + j * width + i] = through * units[first_unit + i][0];
                     before[i] += through * theta[start + j * width + i];
                 }
             }
             sensitivities = before;
         }
-        values[last + 1][0]
+        [value, first, second]
     }
 
     /// −Γ(v, v) = −Jᵀ(aI + JJᵀ)⁻¹z of the metric aI + JᵀJ, with the second derivatives z along v of the outputs that J
     /// belongs to.
     fn acceleration(&self, theta: &[f64], v: &[f64]) -> Vec<f64> {
         let (d, precision) = (theta.len(), 1.0 / (self.sigma * self.sigma));
-        let (mut rows, mut force): (Vec<Vec<f64>>, Vec<f64>) = (Vec::new(), Vec::new());
+        let (mut rows, mut force, mut units): (Vec<Vec<f64>>, Vec<f64>, _) = (Vec::new(), Vec::new(), Vec::new());
         for (x, y) in self.inputs.iter().zip(&self.targets) {
             let mut gradient = vec![0.0; d];
-            let [f, first, second] = self.output(theta, v, x, &mut gradient);
+            let [f, first, second] = self.output(theta, v, x, &mut gradient, &mut units);
             let (share, bend) = match self.metric {
                 MetricName::Fisher => (1.0 / self.sigma, second / self.sigma),
                 // Of −(f − y)²/2σ².
                 _ => (-precision * (f - y), -precision * (first * first + (f - y) * second)),
             };
-            rows.push(gradient.into_iter().map(|entry| share * entry).collect());
+            gradient.iter_mut().for_each(|entry| *entry *= share);
+            rows.push(gradient);
             force.push(bend);
         }
         let mut ridge = self.prior;
         if matches!(self.metric, MetricName::Monge | MetricName::MongeLog) {
             // One output: the log posterior.
-            let slope = (0..d).map(|i| rows.iter().map(|row| row[i]).sum::<f64>() - self.prior * theta[i]);
-            rows = vec![slope.collect()];
+            let mut slope: Vec<f64> = theta.iter().map(|theta| -self.prior * theta).collect();
+            rows.iter().for_each(|row| slope.iter_mut().zip(row).for_each(|(slope, entry)| *slope += entry));
+            rows = vec![slope];
             force = vec![force.iter().sum::<f64>() - self.prior * v.iter().map(|v| v * v).sum::<f64>()];
             ridge = 1.0;
         }
@@ -176,8 +177,8 @@ impl Reference {
 
     /// The largest difference of outputs at a data point, in σ.
     pub fn distance(&self, one: &[f64], other: &[f64]) -> f64 {
-        let (zero, mut gradient) = (vec![0.0; one.len()], vec![0.0; one.len()]);
-        let mut output = |theta: &[f64], x: &[f64]| self.output(theta, &zero, x, &mut gradient)[0];
+        let (zero, mut gradient, mut units) = (vec![0.0; one.len()], vec![0.0; one.len()], Vec::new());
+        let mut output = |theta: &[f64], x: &[f64]| self.output(theta, &zero, x, &mut gradient, &mut units)[0];
         self.inputs.iter().map(|x| (output(one, x) - output(other, x)).abs() / self.sigma).fold(0.0, f64::max)
     }
 }
