@@ -47,23 +47,24 @@ fn a_category_without_weights_is_refused_with_its_line_and_its_column() {
     let fit = format!("fit --model {} --target y --likelihood gaussian --sigma 0.3", fixture("model.onnx"));
     folder.ok(&format!("{fit} --data d.csv --out p.safetensors"));
     for column in [0, 1] {
-        for wrong in ["-1", "1000", "1e300", "0.5", "-0.25"] {
-            for line in [2, 9000] {
-                let mut lines = many(12_000);
-                let mut cells: Vec<&str> = lines[line - 2].split(',').collect();
-                cells[column] = wrong;
-                lines[line - 2] = cells.join(",");
-                write("bad.csv", &lines);
-                let (place, column) = (format!("line {line}"), format!("x{column}"));
-                let words = ["bad.csv", &place, &column, "categories 0 to"];
-                folder.refuses(&format!("{fit} --data bad.csv --out q"), &words);
-                folder.refuses(&format!("{fit} --data bad.csv --without-data --structure diag --out q"), &words);
-                let predict = "predict --posterior p.safetensors --inputs bad.csv --out o.csv";
-                folder.refuses(predict, &words);
-                folder.refuses(&format!("{predict} --method nn --samples 2"), &words);
-                folder.refuses("evaluate --posterior p.safetensors --data bad.csv --target y", &words);
-                folder.refuses("suggest --posterior p.safetensors --pool bad.csv --out o.csv", &words);
-                folder.refuses("influence --posterior p.safetensors --inputs bad.csv --out o.csv", &words);
+        for (wrong, line) in [("-1", 5000), ("1000", 2), ("1e300", 3), ("0.5", 5000), ("-0.25", 2)] {
+            let mut lines = many(6000);
+            let mut cells: Vec<&str> = lines[line - 2].split(',').collect();
+            cells[column] = wrong;
+            lines[line - 2] = cells.join(",");
+            write("bad.csv", &lines);
+            let (place, column) = (format!("line {line}"), format!("x{column}"));
+            let words = ["bad.csv", &place, &column, "categories 0 to"];
+            for command in [
+                format!("{fit} --data bad.csv --out q"),
+                format!("{fit} --data bad.csv --without-data --structure diag --out q"),
+                "predict --posterior p.safetensors --inputs bad.csv --out o.csv".to_string(),
+                "predict --posterior p.safetensors --inputs bad.csv --method nn --samples 2 --out o.csv".to_string(),
+                "evaluate --posterior p.safetensors --data bad.csv --target y".to_string(),
+                "suggest --posterior p.safetensors --pool bad.csv --out o.csv".to_string(),
+                "influence --posterior p.safetensors --inputs bad.csv --out o.csv".to_string(),
+            ] {
+                folder.refuses(&command, &words);
             }
         }
     }
