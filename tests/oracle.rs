@@ -327,6 +327,10 @@ fn hold(numbers: std::ops::Range<u64>) -> Outcomes {
     assert_eq!(all.samples, networks * METRICS.len() * (SAMPLES.0 + SAMPLES.1));
     // Most are certified as paths, or nothing was tested.
     assert!(2 * all.paths > all.samples, "{all:?}");
+    for metric in [MetricName::Fisher, MetricName::EmpiricalFisher] {
+        let default = &counts[&format!("default: {metric}")];
+        assert!(100 * default.paths >= 95 * default.samples, "{metric}: {default:?}");
+    }
     Ok(())
 }
 
