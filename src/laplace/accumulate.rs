@@ -74,7 +74,9 @@ pub(super) fn accumulate_block(
     block: Range<usize>,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
-    let batch = (block.len() as f64 * model.numbers_per_point(model.n_outputs())).min(BATCH_NUMBERS);
+    // A batch has one point at least, however large.
+    let of_point = model.numbers_per_point(model.n_outputs());
+    let batch = (block.len() as f64 * of_point).min(BATCH_NUMBERS.max(of_point));
     memory::check("a batch of the data", batch, "allow more memory")?;
     let mut fit = Fit::none(&problem.family, model.n_outputs());
     let rows = rows_at_once(&**model, curvature.numbers_per_point());

@@ -49,7 +49,7 @@ impl NetworkMap {
     }
 
     fn of_columns(architecture: Architecture, inputs: Mat<f64>) -> Result<Self> {
-        architecture.graph().check_memory(inputs.nrows())?;
+        drop(architecture.graph().reserve(inputs.nrows())?);
         let still = architecture.graph().still_values(inputs.as_ref())?;
         Ok(Self { architecture, inputs, still })
     }

@@ -38,7 +38,7 @@ impl Features for Front {
         let parts = features.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows));
         for (index, (mut target, chunk)) in parts.enumerate() {
             let points = chunk.nrows();
-            self.graph.check_memory(points)?;
+            let _reservation = self.graph.reserve(points)?;
             let chunk = columns_of(chunk);
             let mut tapes = self.graph.tapes(points, 0);
             let still = self.graph.still_values(chunk.as_ref()).map_err(|error| error.in_part_from(index * rows))?;

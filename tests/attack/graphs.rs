@@ -33,6 +33,23 @@ fn a_network_that_is_too_large_at_one_point_is_refused_before_it_is_evaluated() 
     }
 }
 
+/// Products of constants are computed again wherever the network is evaluated.
+#[test]
+fn products_of_constants_take_little_time_or_are_refused() {
+    let folder = Folder::new();
+    folder.write("d.csv", "x0,x1,y\n0.1,0.2,1\n0.3,0.1,2\n1,2,0.5\n");
+    let names: Vec<String> = (0..60).map(|index| format!("a{index}")).collect();
+    let mut nodes = vec![node("ConstantOfShape", &["lengths"], &["a0"])];
+    nodes.extend(names.windows(2).map(|pair| node("MatMul", &[&pair[0], &pair[0]], &[&pair[1]])));
+    nodes.push(node("ReduceSum", &["a59"], &["sum"]));
+    nodes.push(node("Add", &["x", "sum"], &["h"]));
+    let lengths = tensor("lengths", &[2], &[1000.0, 1000.0], true);
+    folder.write("m.onnx", model(&nodes, &[lengths], value(11, "x", &[2], 1)));
+    let began = Instant::now();
+    folder.refuses(&format!("{} --out q", FIT.replace("m.safetensors", "m.onnx")), &["m.onnx", "MatMul", "constants"]);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
 /// The network of the fixture has two columns of categories, `x0` and `x1`, in front of three numbers.
 #[test]
 fn a_category_without_weights_is_refused_with_its_line_and_its_column() {

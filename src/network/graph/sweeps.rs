@@ -13,7 +13,7 @@ use super::{Graph, Kind, elementwise};
 use crate::error::Result;
 use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, share, threads_are_free};
 use crate::map::resize;
-use crate::memory;
+use crate::memory::{self, Reservation};
 
 /// Columns over which one thread sums; the sums of wider values are added in the order of the columns.
 const SUMMED_TOGETHER: usize = 256;
@@ -72,10 +72,10 @@ impl Graph {
         points as f64 * numbers
     }
 
-    /// Checks that this memory is there: a network from a file may be large at a single point.
-    pub fn check_memory(&self, points: usize) -> Result<()> {
+    /// Asks for this memory: a network from a file may be large at a single point.
+    pub fn reserve(&self, points: usize) -> Result<Reservation> {
         let what = format!("the values of the network's nodes at {points} data points");
-        memory::check(&what, self.tape_size(points, 0), "use a smaller network")
+        memory::reserve(&what, self.tape_size(points, 0), "use a smaller network")
     }
 
     /// The value of a node, with this many Taylor coefficients if it moves.
