@@ -13,6 +13,10 @@ mod condition;
 mod disks;
 #[path = "attack/files.rs"]
 mod files;
+#[path = "attack/graphs.rs"]
+mod graphs;
+#[path = "common/onnx_graph.rs"]
+mod onnx_graph;
 #[path = "common/program.rs"]
 mod program;
 #[path = "attack/side_files.rs"]
@@ -90,4 +94,9 @@ fn resign(folder: &Folder, name: &str, change: impl FnOnce(&mut TensorFile)) {
     let mut metadata = file.metadata.clone();
     metadata.insert(FINGERPRINT.to_string(), fingerprint(&entries, &file.metadata));
     write(&folder.path(name), &entries, metadata).expect("a file");
+}
+
+/// The number of runs of a long test, unless the environment variable `RUNS` has another.
+fn runs(usual: usize) -> usize {
+    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(usual)
 }

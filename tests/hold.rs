@@ -39,3 +39,8 @@ fn fitted() -> Folder {
     folder.ok(&format!("{FIT} --sigma 0.3 --out p.safetensors"));
     folder
 }
+
+/// The number of runs of a long test, unless the environment variable `RUNS` has another.
+fn runs(usual: usize) -> usize {
+    std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(usual)
+}

@@ -286,7 +286,7 @@ impl DataFile {
 
     /// Adds the file and the line to an error about a data point.
     pub fn locate(&self, error: Error) -> Error {
-        error.located(&self.path, |row| Ok(self.table.line(row)))
+        error.located(&self.path, self.dataset.schema().inputs(), |row| Ok(self.table.line(row)))
     }
 
     /// Checks inputs and targets against a network.

@@ -138,7 +138,8 @@ impl InfluenceArgs {
                 None => 1.0,
             };
             let outputs = laplace.model().n_outputs();
-            let changes = influence.on_outputs(laplace, &inputs)?;
+            let changes =
+                influence.on_outputs(laplace, &inputs).map_err(|error| rows.locate(error.in_part_from(first)))?;
             for (index, column) in changes.columns().into_iter().step_by(outputs).enumerate() {
                 let mut order: Vec<(usize, f64)> = column.iter().map(|change| scale * change).enumerate().collect();
                 order.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));

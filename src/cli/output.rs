@@ -9,7 +9,7 @@ use std::time::Duration;
 use ndarray::{Array1, ArrayView1};
 use rayon::prelude::*;
 use riemannian_laplace::Error;
-use riemannian_laplace::internals::files::WholeFile;
+use riemannian_laplace::internals::files::{WholeFile, place_of};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -67,12 +67,6 @@ impl OutputFile {
         file.commit()?;
         Ok(result)
     }
-}
-
-/// Where a path leads, be there a file or not.
-fn place_of(path: &Path) -> Option<PathBuf> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    path.canonicalize().ok().or_else(|| Some(folder.canonicalize().ok()?.join(path.file_name()?)))
 }
 
 /// Prints to stdout. A reader that has gone away (`| head`) is not a failure.

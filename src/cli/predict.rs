@@ -169,12 +169,7 @@ impl Job<'_> {
         let lines = self.lines(batch.rows())?;
         let (first_row, range) = (batch.first_row, batch.rows());
         let inputs = batch.inputs.to_owned();
-        let located = |error: Error| match error {
-            Error::NotFinite { what, row, column } => {
-                self.rows.locate(Error::NotFinite { what, row: first_row + row, column })
-            }
-            other => other,
-        };
+        let located = |error: Error| self.rows.locate(error.in_part_from(first_row));
         let mut prediction = self.laplace.predict(&inputs, self.method).map_err(located)?;
         if batch.targets.ncols() > 0 {
             prediction = prediction.with_known(batch.targets.view())?;

@@ -142,7 +142,7 @@ pub fn run(args: &SuggestArgs, console: &Console) -> Result<(), Failure> {
     let options = SuggestOptions { count: args.count, target_inputs, costs, seed: args.seed };
     let chosen = {
         let _progress = console.spinner("choosing");
-        suggest(&laplace, &inputs(&pool)?, goal, &options)?
+        suggest(&laplace, &inputs(&pool)?, goal, &options).map_err(|error| pool.locate(error))?
     };
     tell(&chosen, args, console);
     if let Some(file) = &out {

@@ -174,7 +174,7 @@ impl CsvStream {
 
     /// Adds the file and the line to an error about a data point.
     pub fn locate(&self, error: Error) -> Error {
-        error.located(self.file.path(), |row| self.line(row))
+        error.located(self.file.path(), self.schema.inputs(), |row| self.line(row))
     }
 
     /// The line of the file in which a row begins.

@@ -31,8 +31,8 @@ impl Error {
         )
     }
 
-    /// Adds the file and the line to an error about a data point.
-    pub fn located(self, path: &std::path::Path, line: impl FnOnce(usize) -> Result<u64>) -> Self {
+    /// Adds the file, the line and the name of the input to an error about a data point.
+    pub fn located(self, path: &std::path::Path, inputs: &[String], line: impl FnOnce(usize) -> Result<u64>) -> Self {
         let path = path.to_path_buf();
         let placed = match self {
             Error::Target { row, source } => {
@@ -40,6 +40,10 @@ impl Error {
             }
             Error::NotFinite { what, row, column } => {
                 line(row).map(|line| Error::Table(TableError::NotFinite { path, line, what, column: column + 1 }))
+            }
+            Error::Category { row, column, value, size } => {
+                let column = inputs.get(column).cloned().unwrap_or_else(|| format!("input {}", column + 1));
+                line(row).map(|line| Error::Table(TableError::Category { path, line, column, value, size }))
             }
             other => Ok(other),
         };
@@ -52,6 +56,9 @@ impl Error {
         match self {
             Error::Target { row, source } => Error::Target { row: first_row + row, source },
             Error::NotFinite { what, row, column } => Error::NotFinite { what, row: first_row + row, column },
+            Error::Category { row, column, value, size } => {
+                Error::Category { row: first_row + row, column, value, size }
+            }
             Error::Calibration(error) => Error::Calibration(error.in_part_from(first_row)),
             other => other,
         }

@@ -96,6 +96,23 @@ pub enum TableError {
         /// What is wrong with the target.
         source: TargetError,
     },
+    /// A category in a CSV file that the network does not know.
+    #[error(
+        "{path}: line {line}, column `{column}`: {value} is not one of the categories 0 to {} that the network has a row of weights for",
+        .size.saturating_sub(1), path = .path.display(), column = shown(.column)
+    )]
+    Category {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// What it holds.
+        value: f64,
+        /// The number of categories.
+        size: usize,
+    },
     /// A number beyond f64 that follows from a row of a CSV file.
     #[error("{path}: line {line}: {what} (number {column}) is beyond what f64 can hold; check the weights, and the scale of inputs and targets", path = .path.display())]
     NotFinite {

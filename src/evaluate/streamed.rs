@@ -89,7 +89,7 @@ pub fn score_over(
             let (first_row, inputs, targets) = (batch.first_row, batch.inputs.into_owned(), batch.targets.into_owned());
             let (mut parts, mut densities) = (Vec::new(), Vec::new());
             for method in methods {
-                let prediction = laplace.predict(&inputs, method)?;
+                let prediction = laplace.predict(&inputs, method).map_err(|error| error.in_part_from(first_row))?;
                 densities.push(prediction.log_densities(&targets).map_err(|error| error.in_part_from(first_row))?);
                 let tally = Tally::of(&prediction, &targets, options.detail);
                 parts.push(tally.map_err(|error| error.in_part_from(first_row))?.numbers());
@@ -134,9 +134,9 @@ pub fn uncertainty_over(
         data,
         progress,
         |batch| {
-            let inputs = batch.inputs.into_owned();
+            let (first_row, inputs) = (batch.first_row, batch.inputs.into_owned());
             let of = |method: &Method| Ok(Uncertainties::of(&laplace.predict(&inputs, method)?)?.numbers());
-            methods.iter().map(of).collect()
+            methods.iter().map(|method| of(method).map_err(|error: Error| error.in_part_from(first_row))).collect()
         },
         |parts, rows| all.iter_mut().zip(parts).try_for_each(|(all, part)| all.extend(&part, rows)),
     )?;

@@ -21,7 +21,7 @@ pub use folder::{Folder, names, plain_name};
 pub use input::{Held, Identity, Input, READING_ADVICE, Text, read_bytes, read_text};
 #[cfg(feature = "cli")]
 pub(crate) use input::{Shared, reader};
-pub use whole::{WholeFile, write_whole};
+pub use whole::{WholeFile, place_of, write_whole};
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

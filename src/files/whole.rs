@@ -213,6 +213,25 @@ impl Place {
     }
 }
 
+/// Where a path leads through all links, be there a file or not; none where its folder is not there.
+///
+/// ```
+/// use riemannian_laplace::internals::files::place_of;
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let (one, other) = (folder.path().join("a/../b"), folder.path().join("b"));
+/// std::fs::create_dir(folder.path().join("a")).unwrap();
+/// assert_eq!(place_of(&one), place_of(&other));
+/// assert_eq!(place_of(&folder.path().join("absent/b")), None);
+/// ```
+pub fn place_of(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let end = follow_links(path).ok()?;
+        let folder = end.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(end.file_name()?))
+    })
+}
+
 /// The name at the end of a chain of links to a file that does not exist yet.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_path_buf();

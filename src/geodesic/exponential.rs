@@ -101,7 +101,7 @@ pub struct GeodesicOptions {
     /// Limits of the whole geodesic (default: none).
     pub limits: GeodesicLimits,
     /// Whether the end is compared at two tolerances, without which no path is certified. It takes about two thirds of the
-    /// evaluations again (with fixed tolerances one and a half times as many again).
+    /// evaluations again (with fixed tolerances two to three times as many again).
     pub end_check: EndCheck,
 }
 

@@ -16,8 +16,8 @@ const ENDS_OF_FEWER: usize = 50_000;
 /// The tolerance of the integration that an end is compared with, relative to that of the path. Of a path that is refined
 /// to a target it is looser, and the difference is mostly its own error: an estimate on the safe side.
 const LOOSER: f64 = 10.0;
-/// The same where tolerances are fixed, and may be loose already.
-const TIGHTER: f64 = 0.1;
+/// The same where tolerances are fixed, and may be so loose that a tenth changes the steps little: the two ends would err alike.
+const TIGHTER: f64 = 0.01;
 /// By how much a tolerance is tightened where nothing says by how much it should be.
 const TIGHTEN: f64 = 0.1;
 

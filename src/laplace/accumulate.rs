@@ -80,7 +80,9 @@ pub(super) fn accumulate_block(
     block: Range<usize>,
 ) -> Result<(Box<dyn Curvature>, Fit)> {
     let model = &problem.model;
-    let batch = (block.len() as f64 * model.numbers_per_point(model.n_outputs())).min(BATCH_NUMBERS);
+    // A batch has one point at least, however large.
+    let of_point = model.numbers_per_point(model.n_outputs());
+    let batch = (block.len() as f64 * of_point).min(BATCH_NUMBERS.max(of_point));
     memory::check("a batch of the data", batch, "allow more memory")?;
     let mut fit = Fit::none(&problem.family, model.n_outputs());
     let rows = rows_at_once(&**model, curvature.numbers_per_point());
@@ -89,7 +91,8 @@ pub(super) fn accumulate_block(
         let batch = batch?;
         check_batch(problem, &batch, next)?;
         next = batch.rows().end;
-        let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())?;
+        let rows = BatchRows::new(problem, batch.inputs.view(), batch.targets.view())
+            .map_err(|error| error.in_part_from(batch.first_row))?;
         fit.add(problem, batch.first_row, &rows.outputs(), batch.targets.view())?;
         curvature.accumulate(&rows)?;
     }

@@ -337,8 +337,10 @@ impl Laplace {
         check_size("number of input columns", self.problem.model.n_inputs(), inputs.ncols())?;
         let mut all = Array2::zeros((inputs.nrows(), self.problem.model.n_outputs()));
         let rows = rows_at_once(&*self.problem.model, 0.0).min(inputs.nrows().max(1));
-        for (mut part, chunk) in all.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows)) {
-            part.assign(&outputs(&self.problem.model.bind(chunk)?, self.parameters()));
+        let parts = all.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows));
+        for (index, (mut part, chunk)) in parts.enumerate() {
+            let map = self.problem.model.bind(chunk).map_err(|error| error.in_part_from(index * rows))?;
+            part.assign(&outputs(&map, self.parameters()));
         }
         match first_not_finite(all.view()) {
             Some((row, column)) => Err(Error::NotFinite { what: "the network's output", row, column }),

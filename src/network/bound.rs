@@ -49,6 +49,7 @@ impl NetworkMap {
     }
 
     fn of_columns(architecture: Architecture, inputs: Mat<f64>) -> Result<Self> {
+        drop(architecture.graph().reserve(inputs.nrows())?);
         let still = architecture.graph().still_values(inputs.as_ref())?;
         Ok(Self { architecture, inputs, still })
     }

@@ -19,11 +19,12 @@ impl Network {
     pub fn outputs(&self, inputs: ArrayView2<'_, f64>) -> Result<Array2<f64>> {
         check_size("number of input columns", self.n_inputs(), inputs.ncols())?;
         let mut all = Array2::zeros((inputs.nrows(), self.n_outputs()));
-        for (mut part, chunk) in all.axis_chunks_iter_mut(Axis(0), POINTS).zip(inputs.axis_chunks_iter(Axis(0), POINTS))
-        {
+        let parts = all.axis_chunks_iter_mut(Axis(0), POINTS).zip(inputs.axis_chunks_iter(Axis(0), POINTS));
+        for (index, (mut part, chunk)) in parts.enumerate() {
             let n = chunk.nrows();
             let mut unit_major = vec![0.0; n * self.n_outputs()];
-            self.bind(chunk)?.evaluate(1).outputs(self.parameters(), &mut unit_major);
+            let map = self.bind(chunk).map_err(|error| error.in_part_from(index * POINTS))?;
+            map.evaluate(1).outputs(self.parameters(), &mut unit_major);
             part.indexed_iter_mut().for_each(|((row, output), value)| *value = unit_major[output * n + row]);
         }
         Ok(all)

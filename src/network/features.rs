@@ -35,13 +35,13 @@ impl Features for Front {
         }
         let mut features = Array2::zeros((inputs.nrows(), self.n_features()));
         let rows = ((BATCH_NUMBERS / self.graph.tape_size(1, 0).max(1.0)) as usize).max(1);
-        for (mut target, chunk) in
-            features.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows))
-        {
+        let parts = features.axis_chunks_iter_mut(Axis(0), rows).zip(inputs.axis_chunks_iter(Axis(0), rows));
+        for (index, (mut target, chunk)) in parts.enumerate() {
             let points = chunk.nrows();
+            let _reservation = self.graph.reserve(points)?;
             let chunk = columns_of(chunk);
             let mut tapes = self.graph.tapes(points, 0);
-            let still = self.graph.still_values(chunk.as_ref())?;
+            let still = self.graph.still_values(chunk.as_ref()).map_err(|error| error.in_part_from(index * rows))?;
             self.graph.forward(&self.parameters, &still, &mut tapes);
             let outputs = self.graph.outputs(&tapes).get(..points, ..);
             write_rows(outputs, target.as_slice_mut().unwrap_or_default());

@@ -66,6 +66,7 @@ fn scales(
         let points = block.len();
         let rows = inputs.slice_axis(Axis(0), Slice::from(block));
         let rows = Mat::from_fn(points, rows.ncols(), |n, i| rows[(n, i)]);
+        let _reservation = graph.reserve(points)?;
         let mut tapes = graph.tapes(points, 0);
         let still = graph.still_values(rows.as_ref())?;
         for (draw, offset) in offsets.iter().enumerate() {

@@ -58,10 +58,9 @@ pub fn linearized(laplace: &Laplace, inputs: &Array2<f64>) -> Result<LatentGauss
     let mut covariance = Array3::zeros((points, p, p));
     let (model, precision) = (laplace.model(), laplace.precision());
     let block = precision.points_at_once(p, model.numbers_per_point(p)).clamp(1, points);
-    for (mut target, chunk) in
-        covariance.axis_chunks_iter_mut(Axis(0), block).zip(inputs.axis_chunks_iter(Axis(0), block))
-    {
-        let rows = jacobian_rows(laplace, chunk)?;
+    let parts = covariance.axis_chunks_iter_mut(Axis(0), block).zip(inputs.axis_chunks_iter(Axis(0), block));
+    for (index, (mut target, chunk)) in parts.enumerate() {
+        let rows = jacobian_rows(laplace, chunk).map_err(|error| error.in_part_from(index * block))?;
         let mut blocks = vec![0.0; chunk.nrows() * p * p];
         precision.point_covariances(&*rows, chunk.nrows(), &mut blocks);
         target.iter_mut().zip(&blocks).for_each(|(entry, value)| *entry = *value);

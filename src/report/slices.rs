@@ -5,7 +5,7 @@ use ndarray::{Array1, Array2, Axis, Slice as Slicing};
 use super::contents::{BandPoint, Curves, Pictures, Slice};
 use super::gather::{ReportOptions, evenly};
 use crate::data::Dataset;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::laplace::Laplace;
 use crate::likelihood::TargetKind;
 use crate::predict::{Method, Prediction, predict};
@@ -36,9 +36,18 @@ pub(super) fn pictures(
 ) -> Result<Pictures> {
     let schema = laplace.schema();
     let known = training.unwrap_or(scored);
-    let columns: Vec<Column> = known.inputs().axis_iter(Axis(1)).map(|column| Column::of(&column.to_vec())).collect();
+    let mut columns: Vec<Column> =
+        known.inputs().axis_iter(Axis(1)).map(|column| Column::of(&column.to_vec())).collect();
     let centre: Array1<f64> = columns.iter().map(|column| column.median).collect();
-    let influences = influences(laplace, &columns, &centre)?;
+    let influences = loop {
+        match influences(laplace, &columns, &centre) {
+            // The network takes whole numbers there, and not all of them.
+            Err(Error::Category { column, .. }) if columns.get(column).is_some_and(|column| !column.as_observed) => {
+                columns[column].only_observed(known.inputs().column(column).to_vec());
+            }
+            influences => break influences?,
+        }
+    };
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by(|a, b| influences[*b].total_cmp(&influences[*a]));
     order.truncate(options.max_inputs);
@@ -89,6 +98,8 @@ struct Column {
     inner: (f64, f64),
     /// The distinct values, where they are few.
     levels: Option<Vec<f64>>,
+    /// Whether no other values are predicted at.
+    as_observed: bool,
 }
 
 impl Column {
@@ -107,7 +118,16 @@ impl Column {
             median: at(0.5),
             inner: (at(0.05), at(0.95)),
             levels: few.then_some(levels),
+            as_observed: false,
         }
+    }
+
+    /// From here on, values between the observed ones are not predicted at.
+    fn only_observed(&mut self, mut values: Vec<f64>) {
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        self.levels = Some(evenly(values.len(), POINTS).into_iter().map(|place| values[place]).collect());
+        self.as_observed = true;
     }
 
     /// The values at which to predict.
@@ -122,6 +142,10 @@ impl Column {
 
     /// The values between which the influence is measured.
     fn probes(&self) -> [f64; PROBES] {
+        if let (true, Some(levels)) = (self.as_observed, &self.levels) {
+            let place = |index: usize| index * levels.len().saturating_sub(1) / (PROBES - 1);
+            return std::array::from_fn(|index| levels.get(place(index)).copied().unwrap_or(self.median));
+        }
         let (low, high) = if self.inner.0 < self.inner.1 { self.inner } else { (self.low, self.high) };
         std::array::from_fn(|index| low + (high - low) * index as f64 / (PROBES - 1) as f64)
     }

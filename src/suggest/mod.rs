@@ -128,6 +128,8 @@ pub fn suggest(laplace: &Laplace, pool: &Array2<f64>, goal: Goal, options: &Sugg
         crate::conformal::check_weights(costs)?;
     }
     let scaled = laplace.schema().scale_inputs(pool.view())?;
+    // Whatever the network cannot take is reported by its row in the pool.
+    laplace.outputs(&scaled)?;
     let measured = measured_rows(laplace, &scaled);
     let mut open: Vec<usize> = (0..pool.nrows()).filter(|row| !measured.contains(row)).collect();
     if open.is_empty() {

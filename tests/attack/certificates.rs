@@ -141,7 +141,9 @@ fn resampled_never_replaces_the_samples_or_their_checkpoint() {
     folder.ok(&format!("{train} --out m.safetensors"));
     folder.ok(&format!("{FIT} --out p.safetensors"));
     let run = "sample --posterior p.safetensors --samples 20 --weights-of-samples --out s.safetensors";
-    for same in ["s.safetensors", "./s.safetensors", "s.safetensors.partial", "p.safetensors"] {
+    // A link to a name that is not there yet, but will be.
+    std::os::unix::fs::symlink("s.safetensors", folder.path("link")).expect("a link");
+    for same in ["s.safetensors", "./s.safetensors", "s.safetensors.partial", "p.safetensors", "link"] {
         folder.refuses(&format!("{run} --resampled {same}"), &["another result"]);
     }
     folder.ok(&format!("{run} --resampled r.safetensors"));

@@ -43,7 +43,7 @@ fn runs_that_replace_one_output_at_once_all_succeed() {
     let names = folder.names();
     // Statuses of jobs are read one by one.
     let script = format!(
-        "for i in 1 2 3 4 5 6; do pids=; for j in 1 2 3 4 5 6 7 8; do {predict} & pids=\"$pids $!\"; done; for p in $pids; do wait $p || exit 9; done; done"
+        "for i in $(seq 25); do pids=; for j in 1 2 3 4 5 6 7 8; do {predict} & pids=\"$pids $!\"; done; for p in $pids; do wait $p || exit 9; done; done"
     );
     let outcome = folder.shell(&script);
     assert_eq!(outcome.status, Some(0), "{}", outcome.stderr);

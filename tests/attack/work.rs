@@ -83,6 +83,11 @@ fn the_logarithmic_map_stops_at_its_limits_and_writes_what_is_solved() {
         assert!(outcome.stderr.contains("stopped by --max-time"), "{}", outcome.stderr);
         assert!(solved(&folder) < 20);
     }
+    // What thousands of points will take is said after the first.
+    folder.ok("sample --posterior p.safetensors --metric euclidean --samples 100000 --out t.safetensors");
+    let outcome = folder.rla(&format!("{log} --max-time 3s"));
+    assert_eq!(outcome.status, Some(130), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("the first point took"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -116,9 +116,9 @@ fn a_run_killed_at_any_instant_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-#[ignore = "takes minutes: the same at 50 instants"]
-fn a_run_killed_at_fifty_instants_goes_on_to_the_same_bytes() {
-    kill_and_resume(50);
+#[ignore = "takes minutes: the same at 300 instants; RUNS has another number"]
+fn a_run_killed_at_three_hundred_instants_goes_on_to_the_same_bytes() {
+    kill_and_resume(super::runs(300));
 }
 
 #[test]

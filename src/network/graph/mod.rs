@@ -255,13 +255,33 @@ impl Graph {
         Ok(values)
     }
 
+    /// The column of the data that a column of a node's value is a copy of; the first of several.
+    fn data_column(&self, index: usize, column: usize) -> usize {
+        let node = &self.nodes[index];
+        let Kind::FixedLinear(fixed) = &node.kind else { return self.starts[index] + column };
+        let Some((_, mut place, _)) = fixed.terms().find(|(target, _, _)| *target == column) else { return column };
+        for input in &node.inputs {
+            match place.checked_sub(self.widths[*input]) {
+                Some(rest) => place = rest,
+                None => return self.data_column(*input, place),
+            }
+        }
+        column
+    }
+
     fn still_value(&self, index: usize, data: MatRef<'_, f64>, values: &[Mat<f64>], own: &mut Mat<f64>) -> Result<()> {
         let (node, points) = (&self.nodes[index], data.nrows());
         let inputs: Vec<MatRef<'_, f64>> = node.inputs.iter().map(|input| values[*input].as_ref()).collect();
         let mut kept = Kept::nothing();
         match &node.kind {
             Kind::Input(width) => own.copy_from(data.get(.., self.starts[index]..self.starts[index] + width)),
-            Kind::OneHot(size) => one_hot(*size, inputs[0], own)?,
+            Kind::OneHot(size) => one_hot(*size, inputs[0], own).map_err(|error| match error {
+                Error::Category { row, column, value, size } => {
+                    let column = self.data_column(node.inputs[0], column);
+                    Error::Category { row, column, value, size }
+                }
+                other => other,
+            })?,
             Kind::Elementwise(function) => {
                 own.copy_from(inputs[0]);
                 function.forward(points, own.as_mut(), &mut kept);

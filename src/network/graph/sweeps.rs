@@ -10,8 +10,10 @@ use super::operator::Seen;
 use super::parametric::Motion;
 use super::tape::{Kept, Tapes};
 use super::{Graph, Kind, elementwise};
+use crate::error::Result;
 use crate::linalg::{add_products, add_scaled, column_slice, column_slice_mut, share, threads_are_free};
 use crate::map::resize;
+use crate::memory::{self, Reservation};
 
 /// Columns over which one thread sums; the sums of wider values are added in the order of the columns.
 const SUMMED_TOGETHER: usize = 256;
@@ -68,6 +70,12 @@ impl Graph {
             }
         }
         points as f64 * numbers
+    }
+
+    /// Asks for this memory: a network from a file may be large at a single point.
+    pub fn reserve(&self, points: usize) -> Result<Reservation> {
+        let what = format!("the values of the network's nodes at {points} data points");
+        memory::reserve(&what, self.tape_size(points, 0), "use a smaller network")
     }
 
     /// The value of a node, with this many Taylor coefficients if it moves.

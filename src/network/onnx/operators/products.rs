@@ -157,6 +157,9 @@ fn matrices(low: &mut Lowering<'_>, a: &Tensor, b: &Tensor) -> Step<Tensor> {
     }
     shape.lengths.extend([rows, columns]);
     shape.points = found.first().copied();
+    if shape.points.is_none() {
+        low.budget.work(shape.size().saturating_mul(a.shape.length(a.shape.rank() - 1)))?;
+    }
     let (left, right) = (low.value(a)?, low.value(b)?);
     let result = low.graph.matmul(left, right)?;
     Ok(low.data(result, shape))
