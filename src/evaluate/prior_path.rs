@@ -367,9 +367,7 @@ impl Path<'_> {
         let options = self.under(stop.step.prior_precision, &self.options.at_the_end);
         let finished = |(near, fold): (&NearMode, &Fold)| -> Result<NearMode> {
             self.progress.check()?;
-            let Mode { network, laplace, .. } =
-                train_to_mode(&near.network, fold.training(), &near.family, &options, &())?;
-            Ok(NearMode { network, family: laplace.family().clone(), prior: laplace.prior().clone() })
+            NearMode::of(train_to_mode(&near.network, fold.training(), &near.family, &options, &())?, fold)
         };
         let networks = stop.networks.iter().zip(&folds).map(finished).collect::<Result<Vec<_>>>()?;
         scores_of_folds(&networks, &folds)
