@@ -72,6 +72,35 @@ fn posteriors_have_the_same_bytes_on_one_to_four_ranks() {
     }
 }
 
+#[test]
+fn rows_with_weights_and_known_noise_have_the_same_bytes_on_one_to_four_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    problem(folder.path(), 700, 5);
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (model, data) = (path("model.safetensors"), path("known.csv"));
+    let text = std::fs::read_to_string(path("data.csv")).expect("the data");
+    let mut known = String::new();
+    for (row, line) in text.lines().enumerate() {
+        match row {
+            0 => writeln!(known, "{line},w,s"),
+            _ => writeln!(known, "{line},{},{}", row % 4, 0.1 + 0.001 * row as f64),
+        }
+        .expect("a line");
+    }
+    std::fs::write(&data, known).expect("a file");
+    let fit = ["fit", "--target", "y", "--likelihood", "gaussian", "--model", &model, "--data", &data];
+    let weights: &[&str] = &["--weights-column", "w", "--ignore", "s"];
+    let cases: [&[&str]; 3] = [
+        &["--optimize", "--without-data"],
+        &["--structure", "kron", "--optimize"],
+        &["--structure", "diag", "--sigma", "0.3"],
+    ];
+    for case in cases {
+        has_the_same_file(folder.path(), &[&fit[..], weights, case].concat());
+    }
+    has_the_same_file(folder.path(), &[&fit[..], &["--weights-column", "w", "--noise-column", "s"]].concat());
+}
+
 /// A posterior of 150 rows of that problem, with its data.
 fn posterior(folder: &Path) -> String {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
