@@ -37,7 +37,7 @@ pub use leave_one_out::{
     leave_one_out, smooth_weights,
 };
 pub use outside::{OodScores, Uncertainties, ood_scores};
-pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
+pub use prior_path::{NearlyLinear, PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::auroc;
 pub use refit::{Refit, expected_refit_seconds, refit};
 pub use retrain::{
