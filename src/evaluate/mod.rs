@@ -39,7 +39,7 @@ pub use leave_one_out::{
 };
 pub use outputs_hint::OutputsLook;
 pub use outside::{OodScores, Uncertainties, ood_scores};
-pub use prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
+pub use prior_path::{NearlyLinear, PriorPath, PriorPathChoice, PriorPathOptions, PriorPathStep, train_along_priors};
 pub use ranking::auroc;
 pub use refit::{Refit, expected_refit_seconds, refit};
 pub use retrain::{

@@ -10,11 +10,12 @@
 //! With several *ratios* the path is walked once for each: hidden layers then have precision α√r and the last α/√r. The larger
 //! r, the smaller the weights inside and the nearer the network is to a linear model; r = 1 is one precision for all.
 //!
-//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in four ways.
+//! Units that a strong prior has made alike stay alike, so that such a path never learns a sine. Where a mode is no more than a linear
+//! model, a path may therefore train from new weights as well ([`NearlyLinear::TryNewWeights`]), and keep the mode of the greater
+//! evidence. Nor does it end there because weaker priors predict worse: they may be on their way to what is not linear.
 //!
-//! - Where a mode is no more than a linear model, training starts again from new weights, and of the two modes the one with the
-//!   greater evidence is kept: units that a strong prior has made alike stay alike, so that a path would never learn a sine.
-//!   Nor does a path end there because weaker priors predict worse: they may be on their way to what is not linear.
+//! A *cautious* path ([`PriorPathChoice::Simplest`]) differs in three ways.
+//!
 //! - A linear model is kept unless the best prior predicts held-out rows better by two paired standard errors. Among others, those
 //!   within one standard error of the best are as good, and the one of fewest effective parameters is taken: on small sets the
 //!   best is one by chance. (Nothing counts as simpler than a linear model.)
@@ -66,6 +67,8 @@ pub struct PriorPathOptions {
     pub ratios: Vec<f64>,
     /// Which prior is taken, and with which noise (default: the best, with that of the fit).
     pub choice: PriorPathChoice,
+    /// What is done where a mode is no more than a linear model (default: nothing).
+    pub nearly_linear: NearlyLinear,
     /// The parts that the data are cut into, each of which is predicted by the others (default 3).
     pub folds: usize,
     /// How many of the parts are predicted (default: all of them). Where rows are many, one is enough to choose by.
@@ -83,8 +86,8 @@ impl Default for PriorPathOptions {
         let precisions = (-4..=3).rev().map(|power| 10f64.powf(0.5 * f64::from(power))).collect();
         let on_the_way = ModeOptions { steps: 30, tolerance: 0.1, ..Default::default() };
         let at_the_end = ModeOptions { steps: 200, ..Default::default() };
-        let (ratios, choice) = (vec![1.0], PriorPathChoice::Best);
-        Self { precisions, ratios, choice, folds: 3, folds_used: None, seed: 0, on_the_way, at_the_end }
+        let (ratios, choice, nearly_linear) = (vec![1.0], PriorPathChoice::Best, NearlyLinear::default());
+        Self { precisions, ratios, choice, nearly_linear, folds: 3, folds_used: None, seed: 0, on_the_way, at_the_end }
     }
 }
 
@@ -96,6 +99,16 @@ pub enum PriorPathChoice {
     Best,
     /// The simplest that is not clearly worse, with the σ of held-out rows.
     Simplest,
+}
+
+/// What a path does where a mode is no more than a linear model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NearlyLinear {
+    /// It goes on from there, as from any other mode.
+    #[default]
+    GoOn,
+    /// It trains from new weights as well, and does not end.
+    TryNewWeights,
 }
 
 /// One prior on the way.
@@ -270,6 +283,10 @@ impl Path<'_> {
         ((architecture.n_inputs() + 1) * architecture.n_outputs()) as f64
     }
 
+    fn tries_new_weights(&self) -> bool {
+        self.options.nearly_linear == NearlyLinear::TryNewWeights
+    }
+
     fn is_cautious(&self) -> bool {
         self.options.choice == PriorPathChoice::Simplest
     }
@@ -349,7 +366,7 @@ impl Path<'_> {
             stops.push(Stop::new((*alpha, self.ratio), networks, self.options.choice));
             let (here, there) = (&stops[index], &stops[best]);
             self.progress.step(self.done + index + 1, here.step.held_out);
-            let may_end = !(self.is_cautious() && here.effective <= self.linear_parameters());
+            let may_end = !(self.tries_new_weights() && here.effective <= self.linear_parameters());
             if index == 0 || here.step.held_out > there.step.held_out {
                 best = index;
             } else if may_end && (index >= best + PATIENCE || is_worse(&here.densities, &there.densities, BEYOND_DOUBT))
@@ -388,15 +405,15 @@ impl Path<'_> {
         (0..self.options.folds_used.unwrap_or(self.options.folds).clamp(1, self.options.folds)).map(fold).collect()
     }
 
-    /// Trains under the next prior, from where the last one has led; where a cautious path finds no more than a linear model,
-    /// from new weights as well.
+    /// Trains under the next prior, from where the last one has led; where that is no more than a linear model, from new
+    /// weights as well.
     fn advance(&self, walker: &mut Walker, alpha: f64) -> Result<Mode> {
         self.progress.check()?;
         let options = self.under(alpha, &self.options.on_the_way);
         let train = |network: &Network, family: &Family| train_to_mode(network, &walker.data, family, &options, &());
         let mut mode = train(&walker.network, &walker.family);
         let most = SAME_KIND * self.linear_parameters();
-        if self.is_cautious() && mode.as_ref().map_or(true, |mode| mode.laplace.effective_parameters() <= most) {
+        if self.tries_new_weights() && mode.as_ref().map_or(true, |mode| mode.laplace.effective_parameters() <= most) {
             let fresh = train(self.start, &walker.first_family);
             let evidence = |mode: &Mode| mode.laplace.log_marginal_likelihood();
             mode = match (mode, fresh) {

@@ -6,7 +6,7 @@
 //! of multiply-adds, never from the clock.
 
 use super::deviance::Deviances;
-use super::prior_path::{PriorPath, PriorPathChoice, PriorPathOptions, train_along_priors};
+use super::prior_path::{NearlyLinear, PriorPath, PriorPathChoice, PriorPathOptions, train_along_priors};
 use crate::data::Dataset;
 use crate::error::{InvalidTraining, Result};
 use crate::evidence::{EvidenceOptions, Free, ModeOptions, OnlineOptions, OnlineTraining, train_online};
@@ -21,6 +21,8 @@ use crate::progress::Progress;
 
 /// The most multiply-adds of a default training to a mode: about a minute on two cores.
 const MOST_WORK: f64 = 3e12;
+/// The most multiply-adds of a path that also tries new weights, which may take three times as long: some seconds.
+const MOST_WORK_OF_NEW_WEIGHTS: f64 = 1e11;
 /// The most weights of a default training to a mode.
 const MOST_WEIGHTS: usize = 4000;
 /// Multiply-adds a second of two cores, from below, for the times that are announced.
@@ -188,7 +190,10 @@ fn follow_once(
             let usual = PriorPathOptions::default();
             // A path that ends before its modes would stop the folds early, and not the network.
             let converged = ModeOptions { steps: 100, tolerance: 0.03, ..usual.on_the_way.clone() };
+            let work = path_work(start.architecture(), data.len(), (*folds, *folds_used, ratios.len()));
+            let looks_further = *cautious && work <= MOST_WORK_OF_NEW_WEIGHTS;
             let options = PriorPathOptions {
+                nearly_linear: if looks_further { NearlyLinear::TryNewWeights } else { NearlyLinear::GoOn },
                 folds: *folds,
                 folds_used: Some(*folds_used),
                 ratios: ratios.clone(),
