@@ -8,7 +8,7 @@ use ndarray::{Array2, Axis};
 use super::contents::{PoolFifth, PoolInput, PoolRow, Unknown};
 use super::words::{counted, thousands};
 use super::{Report, escape, number};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::laplace::Laplace;
 use crate::predict::linearized;
 use crate::suggest::{Goal, SuggestOptions, suggest};
@@ -38,7 +38,12 @@ pub(super) fn unknown(laplace: &Laplace, pool: &Array2<f64>) -> Result<Unknown> 
     inputs.sort_by(|a, b| b.contrast().total_cmp(&a.contrast()));
     inputs.truncate(MOST_INPUTS);
     let options = SuggestOptions { count: SHOWN, ..Default::default() };
-    let chosen = suggest(laplace, pool, Goal::Uncertainty, &options)?;
+    let chosen = match suggest(laplace, pool, Goal::Uncertainty, &options) {
+        Ok(chosen) => chosen.rows,
+        // Every row of the pool is measured already.
+        Err(Error::NoRows { .. }) => Vec::new(),
+        Err(error) => return Err(error),
+    };
     let row = |row: usize| PoolRow {
         row: row + 1,
         relative: relative.get(row).copied().unwrap_or(f64::NAN),
@@ -50,7 +55,7 @@ pub(super) fn unknown(laplace: &Laplace, pool: &Array2<f64>) -> Result<Unknown> 
         median: median(&relative),
         largest: relative.iter().copied().fold(0.0, f64::max),
         inputs,
-        first: chosen.rows.iter().map(|one| row(one.row)).collect(),
+        first: chosen.iter().map(|one| row(one.row)).collect(),
     })
 }
 
@@ -122,6 +127,9 @@ impl Report {
                 text += &input_html(input);
             }
             text += "</tbody>\n</table>\n</div>\n";
+        }
+        if unknown.first.is_empty() {
+            return text + "<p>All of its rows are measured already.</p>\n</section>\n";
         }
         let first: Vec<String> = unknown.first.iter().map(row_in_words).collect();
         let _ = write!(

@@ -98,3 +98,24 @@ fn uncertified_samples_are_a_problem_on_the_page_and_in_the_exit_status() {
     assert!(outcome.stdout.contains("problem: Of 6 geodesics"), "{}", outcome.stdout);
     assert!(page(&folder, "r.html").contains("<section class=\"verdict problem\""));
 }
+
+#[test]
+fn a_pool_has_a_section_and_its_file_may_have_other_columns() {
+    let (folder, data) = regression();
+    let report = format!("report --posterior p.safetensors --data {data} --target y --method map,glm");
+    let measured = folder.ok(&format!("{report} --pool {data} --out measured.html --json"));
+    assert!(page(&folder, "measured.html").contains("All of its rows are measured already."));
+    let json: serde_json::Value = serde_json::from_str(&measured.stdout).expect("JSON");
+    assert_eq!(json["pool"]["first"].as_array().map(Vec::len), Some(0));
+    assert_eq!(json["hold"][0]["source"], "as_fitted");
+    assert_eq!(json["suspicious"].as_array().map(Vec::len), Some(5));
+    // Far from the data, under the input's own name.
+    let name = std::fs::read_to_string(&data).expect("data").lines().next().expect("a header").to_string();
+    let input = name.split(',').next().expect("an input").to_string();
+    let far: String = (0..20).map(|row| format!("{},{row}\n", 10 * row)).collect();
+    folder.write("pool.csv", format!("{input},price\n{far}"));
+    folder.ok(&format!("{report} --pool pool.csv --out far.html"));
+    let far = page(&folder, "far.html");
+    assert!(far.contains("Where is the pool least known?") && far.contains(&format!("{input} 190")), "{far}");
+    folder.refuses(&format!("{report} --pool no.csv --out no.html"), &["no.csv"]);
+}
