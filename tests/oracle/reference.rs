@@ -95,9 +95,9 @@ impl Reference {
             for (j, sensitivity) in sensitivities.iter().enumerate() {
                 let through = sensitivity * units[first_unit + width + j][3];
                 gradient[start + width * count + j] = through;
-                for i in 0..width {
+                for (i, before) in before.iter_mut().enumerate() {
                     gradient[start + j * width + i] = through * units[first_unit + i][0];
-                    before[i] += through * theta[start + j * width + i];
+                    *before += through * theta[start + j * width + i];
                 }
             }
             sensitivities = before;
