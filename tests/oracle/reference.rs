@@ -3,14 +3,17 @@
 
 use riemannian_laplace::MetricName;
 
+/// The widths over which kinks are rounded, layer by layer.
+pub type Widths = Vec<Vec<f64>>;
+
 /// The function of a hidden unit: φ, φ′ and φ″.
 #[derive(Debug, Clone)]
 pub enum Unit {
     Tanh,
-    /// A hinge with this slope on its left, rounded over the width of each unit, layer by layer.
+    /// A hinge with this slope on its left, rounded over the width of each unit.
     Hinge {
         left: f64,
-        widths: Vec<Vec<f64>>,
+        widths: Widths,
     },
 }
 
