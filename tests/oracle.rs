@@ -14,7 +14,7 @@ use std::error::Error;
 use ndarray::{Array2, Axis};
 use rand::Rng;
 use rayon::prelude::*;
-use reference::{Reference, Unit};
+use reference::{Reference, Unit, Widths};
 use riemannian_laplace::internals::geodesic::{
     Accuracy, Certificate, EndCheck, GaussianLogarithm, GeodesicLimits, MetricOptions, MetricSolver, Outcome,
     Smoothing, sample_posterior,
@@ -100,7 +100,7 @@ fn rounded(
     laplace: &Laplace,
     smoothing: Smoothing,
     inputs: &Array2<f64>,
-) -> Result<Option<(Network, Vec<Vec<f64>>)>, Box<dyn Error>> {
+) -> Result<Option<(Network, Widths)>, Box<dyn Error>> {
     let mut offsets = Array2::zeros((DRAWS, network.parameters().len()));
     for (index, mut row) in offsets.rows_mut().into_iter().enumerate() {
         laplace

@@ -3,14 +3,17 @@
 
 use riemannian_laplace::MetricName;
 
+/// The widths over which kinks are rounded, layer by layer.
+pub type Widths = Vec<Vec<f64>>;
+
 /// The function of a hidden unit: φ, φ′ and φ″.
 #[derive(Debug, Clone)]
 pub enum Unit {
     Tanh,
-    /// A hinge with this slope on its left, rounded over the width of each unit, layer by layer.
+    /// A hinge with this slope on its left, rounded over the width of each unit.
     Hinge {
         left: f64,
-        widths: Vec<Vec<f64>>,
+        widths: Widths,
     },
 }
 
@@ -95,9 +98,9 @@ impl Reference {
             for (j, sensitivity) in sensitivities.iter().enumerate() {
                 let through = sensitivity * units[first_unit + width + j][3];
                 gradient[start + width * count + j] = through;
-                for i in 0..width {
+                for (i, before) in before.iter_mut().enumerate() {
                     gradient[start + j * width + i] = through * units[first_unit + i][0];
-                    before[i] += through * theta[start + j * width + i];
+                    *before += through * theta[start + j * width + i];
                 }
             }
             sensitivities = before;
