@@ -136,7 +136,7 @@ impl Laplace {
     /// How many rows are training rows: none, or about as many as rows repeat by nature. More are refused.
     fn overlap(&self, rows: &[f64]) -> Result<usize> {
         let Some(training) = self.data() else { return Ok(0) };
-        let known = fingerprints(training.inputs(), training.targets());
+        let known = fingerprints(training.inputs(), &self.observed(training.targets()));
         let common = common_rows(rows, &known);
         let allowed = 2.0 * repeated_share(&known) + MORE_THAN_BY_NATURE;
         match common.first() {
@@ -151,7 +151,13 @@ impl Laplace {
     /// The fingerprints of rows in the units of the data, as training rows have them.
     pub fn fingerprints_of(&self, data: &Dataset) -> Result<Vec<f64>> {
         let schema = self.schema();
-        Ok(fingerprints(&schema.scale_inputs(data.inputs().view())?, &schema.scale_targets(data.targets().view())?))
+        let targets = schema.scale_targets(self.observed(data.targets()).view())?;
+        Ok(fingerprints(&schema.scale_inputs(data.inputs().view())?, &targets))
+    }
+
+    /// Targets alone: rows may be read with their weights or without.
+    fn observed(&self, rows: &Array2<f64>) -> Array2<f64> {
+        self.family().observed(rows.view(), self.model().n_outputs()).to_owned()
     }
 
     fn scores_of(&self, data: &Dataset, method: &Method, progress: &dyn Progress) -> Result<Vec<Calibrated>> {

@@ -257,10 +257,11 @@ fn repeated(laplace: &Laplace, data: &Dataset) -> Result<Option<usize>> {
         let rows = inputs.rows().into_iter().zip(targets.rows());
         rows.map(|(x, y)| x.iter().chain(y).map(|value| value.to_bits()).collect()).collect()
     };
-    let known: HashSet<Vec<u64>> = bits(training.inputs(), training.targets()).into_iter().collect();
+    let observed = |rows: &Array2<f64>| laplace.family().observed(rows.view(), laplace.model().n_outputs()).to_owned();
+    let known: HashSet<Vec<u64>> = bits(training.inputs(), &observed(training.targets())).into_iter().collect();
     let inputs = schema.scale_inputs(data.inputs().view())?;
     let targets = schema.scale_targets(data.targets().view())?;
-    Ok(Some(bits(&inputs, &targets).iter().filter(|row| known.contains(*row)).count()))
+    Ok(Some(bits(&inputs, &observed(&targets)).iter().filter(|row| known.contains(*row)).count()))
 }
 
 fn fitted(laplace: &Laplace) -> Result<Fitted> {
