@@ -27,7 +27,8 @@ fn a_network_that_is_too_large_at_one_point_is_refused_before_it_is_evaluated() 
         let fit = FIT.replace("m.safetensors", "m.onnx");
         let (status, said, most) = most_memory(&folder, &format!("{fit} --max-memory 300MB --out q"));
         assert!(status == Some(1) || status == Some(2), "{operator}: {status:?}: {said}");
-        assert!(said.contains("GB") || said.contains("unfolds"), "{operator}: {said}");
+        let word = if operator == "MatMul" { "multiplies larger constants" } else { "GB" };
+        assert!(said.contains(word), "{operator}: {said}");
         assert!(most < 300_000_000, "{operator}: {most} bytes: {said}");
         assert!(began.elapsed() < Duration::from_secs(20), "{operator}: {:?}", began.elapsed());
     }
