@@ -235,7 +235,7 @@ fn the_report_tells_an_overfitted_network_from_one_that_is_not_with_and_without_
     assert!(bad["headline"].to_string().contains("overfitted"), "{bad}");
     assert_eq!((&bad["mood"], &finding(&bad, "promise")["mood"]), (&"problem".into(), &"problem".into()));
     let page = std::fs::read_to_string(folder.path("page.html")).expect("a page");
-    for part in ["Beside simpler models", "Training rows to look at", "R² of y", "by fifths of", "rla report", "seed 0"]
+    for part in ["Beside simpler models", "raining rows to look at", "R² of y", "by fifths of", "rla report", "seed 0"]
     {
         assert!(page.contains(part), "{part}");
     }

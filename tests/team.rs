@@ -274,8 +274,9 @@ fn each_rank_sums_over_its_share_of_the_rows_and_sends_the_sum_at_most_twice() -
         let ranks = on_ranks(size, work);
         for (rank, (sent, counts)) in ranks.into_iter().enumerate() {
             assert_eq!(counts.rows, (rows / size) as u64, "rank {rank} of {size}");
-            // A packed triangle and one squared error; the count of tensors, and for each its name and shape.
-            let message = 8 * (d * (d + 1) / 2 + 1) as u64 + 8 + (8 + 1 + 8 + 8) + (8 + 15 + 8 + 8);
+            // A packed triangle, one squared error and the weight of the rows; the count of tensors, and for each its name and
+            // shape.
+            let message = 8 * (d * (d + 1) / 2 + 2) as u64 + 8 + (8 + 1 + 8 + 8) + (8 + 15 + 8 + 8);
             let times = if rank == size - 2 || rank == size - 1 { 1 } else { 2 };
             assert_eq!(sent?, times * message, "rank {rank} of {size}");
         }

@@ -36,7 +36,7 @@ impl Default for Binomial {
 }
 
 impl Registered for Binomial {
-    const HELP: &'static str = "Successes of a number of trials, which --trials-column names";
+    const HELP: &'static str = "Successes of a number of trials, which is a column of the data";
 
     fn start() -> Self {
         Self::default()

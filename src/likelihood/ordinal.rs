@@ -126,8 +126,7 @@ impl Ordinal {
 }
 
 impl Registered for Ordinal {
-    const HELP: &'static str =
-        "Classes in an order, which --class-names states; one output, and thresholds that are tuned";
+    const HELP: &'static str = "Classes in a stated order: one output, and thresholds that are tuned";
 
     fn start() -> Self {
         Self { thresholds: vec![0.0] }

@@ -91,7 +91,7 @@ impl Report {
                 text += &self.shares_html(all);
                 if !all.iter().any(|one| one.source != CoverageSource::AsFitted) {
                     text += "<p>The prediction is not calibrated. Rows that were held out from training and from this page \
-                             make intervals that hold whatever the network is worth (<code>rla calibrate</code>).</p>\n";
+                             make intervals that hold whatever the network is worth: calibrate it.</p>\n";
                 }
             }
         }

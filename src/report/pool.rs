@@ -135,7 +135,7 @@ impl Report {
         let _ = write!(
             text,
             "<h3>Rows to measure first</h3>\n<ol class=\"pairs\">\n{}</ol>\n<p class=\"how\">Rows of the pool from 1, each with those \
-             before it taken as measured (<code>rla suggest</code> chooses more, for other goals and with costs). The spread is that \
+             before it taken as measured (suggestions can have other goals, and costs). The spread is that \
              of the linearised network: far from all data it rests on the prior.</p>\n</section>\n",
             first.iter().map(|words| format!("<li>{}</li>\n", escape(words))).collect::<String>()
         );

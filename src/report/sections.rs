@@ -120,7 +120,8 @@ impl Report {
             return String::new();
         }
         let mut text = self.suspicious_html();
-        text += "<h3>Other training rows to look at</h3>\n<dl class=\"facts\">\n";
+        let title = if text.is_empty() { "Training" } else { "Other training" };
+        let _ = writeln!(text, "<h3>{title} rows to look at</h3>\n<dl class=\"facts\">");
         for (name, rows) in lists {
             let _ = writeln!(text, "<div><dt>{name}</dt><dd>{}</dd></div>", listed(rows));
         }
