@@ -42,7 +42,8 @@ pub fn train(
     let architecture = Architecture::new(&plan.widths, activation).or_raise(py)?;
     let data = columns.dataset(inputs.as_array().to_owned(), targets.as_array().to_owned()).or_raise(py)?;
     let procedure = default_procedure(&architecture, data.len());
-    let recipe = Recipe { seed: plan.seed, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
+    let recipe =
+        Recipe { seed: plan.seed, procedure, prior_precision: None, sigma: None, dispersions: None, folded: None };
     let start = riemannian_laplace::Network::random(architecture, plan.seed);
     let trained = run(py, watch, |progress| follow(&recipe, &start, &data, &family, progress))?;
     Ok((trained.network.into(), trained.recipe.prior_precision, trained.recipe.sigma))

@@ -42,7 +42,7 @@ pub fn for_classes_of(family: &Family, data: &dyn Batches, least: usize) -> Resu
     })?;
     let named = data.schema().classes().map_or(0, <[String]>::len);
     let occurring = counts.iter().rposition(|count| *count > 0.0).map_or(0, |last| last + 1);
-    let classes = occurring.max(named).max(least).max(2).min(MOST_CLASSES);
+    let classes = occurring.max(named).max(least).clamp(2, MOST_CLASSES);
     let likelihood = family.likelihood().for_classes(counts.get(..classes).unwrap_or_default());
     Ok(likelihood.map_or_else(|| family.clone(), Family::from).weighted(family.has_weights()))
 }

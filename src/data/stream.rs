@@ -252,7 +252,10 @@ impl Rows<'_> {
             Targets::None => {
                 let inputs = table.inputs_for(schema)?;
                 let columns: Vec<Vec<f64>> = known.iter().map(|name| table.column(name)).collect::<Result<_>>()?;
-                let known = Array2::from_shape_fn((inputs.nrows(), columns.len()), |(row, k)| columns[k][row]);
+                let mut known = Array2::zeros((inputs.nrows(), columns.len()));
+                for (mut into, column) in known.columns_mut().into_iter().zip(&columns) {
+                    into.iter_mut().zip(column).for_each(|(cell, value)| *cell = *value);
+                }
                 (inputs, known)
             }
         };

@@ -164,11 +164,10 @@ fn a_density_alone_gives_the_geometry_of_the_closed_forms() -> Outcome {
             assert!((a - b).abs() < 1e-6 * (1.0 + b.abs()), "{what}: {found:?} for {expected:?}");
         }
     };
-    let cases: [(ByDensity, &dyn Likelihood, Vec<f64>, Vec<f64>); 2] = [
-        (ByDensity::Counts, &Poisson, vec![1.3], vec![4.0]),
-        (ByDensity::Noisy, &Heteroscedastic, vec![0.4, -1.1], vec![0.9]),
-    ];
-    for (density, closed, f, y) in cases {
+    let closed: [&dyn Likelihood; 2] = [&Poisson, &Heteroscedastic];
+    let densities = [ByDensity::Counts, ByDensity::Noisy];
+    let places = [(vec![1.3], vec![4.0]), (vec![0.4, -1.1], vec![0.9])];
+    for ((density, closed), (f, y)) in densities.into_iter().zip(closed).zip(places) {
         let (p, own) = (f.len(), FromDensity(density));
         check_likelihood(&own, &y, &f)?;
         let (first, second) = (&[0.7, -0.4][..p], &[0.2, 1.1][..p]);
