@@ -5,11 +5,11 @@ import pytest
 
 from riemannian_laplace import Laplace
 from riemannian_laplace.errors import InputError
-from riemannian_laplace.layers import Linear, Tanh
+from riemannian_laplace.layers import Activation, Linear
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(20, 2))
-NETWORK = [Linear(RNG.normal(size=(3, 2)), RNG.normal(size=3)), Tanh(), Linear(RNG.normal(size=(1, 3)), [0.1])]
+NETWORK = [Linear(RNG.normal(size=(3, 2)), RNG.normal(size=3)), Activation("tanh"), Linear(RNG.normal(size=(1, 3)), [0.1])]
 Y = X[:, :1] - 0.5 * X[:, 1:] + 0.1 * RNG.normal(size=(20, 1))
 WEIGHTS = RNG.integers(0, 4, size=20).astype(float)
 
