@@ -18,6 +18,9 @@ def activations() -> list[str]:
 def likelihoods() -> list[str]:
     """The likelihoods by name."""
 
+def class_likelihoods() -> list[str]:
+    """Those of them whose targets are classes."""
+
 def set_memory_limit(n_bytes: int | None) -> None:
     """Sets the most memory, in bytes, that the engine may take; None for what the machine has."""
 

@@ -16,7 +16,7 @@ from riemannian_laplace.errors import FileError, InputError, UnsupportedError
 __all__ = ["curvature_of", "floats", "from_bytes", "integers", "link", "method_settings", "plain", "read_scaling", "to_bytes", "vector", "write_whole"]
 
 #: Likelihoods whose targets are classes.
-CLASSES = ("categorical", "bernoulli", "ordinal")
+CLASSES = frozenset(_core.class_likelihoods())
 
 
 def plain(name: str) -> str:

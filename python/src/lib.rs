@@ -56,6 +56,13 @@ mod _core {
         riemannian_laplace::internals::likelihood::REGISTER.iter().map(|entry| entry.name()).collect()
     }
 
+    /// Those of them whose targets are classes.
+    #[pyfunction]
+    fn class_likelihoods() -> Vec<&'static str> {
+        let register = riemannian_laplace::internals::likelihood::REGISTER.iter();
+        register.filter(|entry| entry.family().has_classes()).map(|entry| entry.name()).collect()
+    }
+
     /// Sets the most memory, in bytes, that the engine may take; none for what the machine has.
     #[pyfunction]
     #[pyo3(signature = (n_bytes))]

@@ -6,7 +6,7 @@ use super::quantiles::{NormalMixture, PoissonMixture, normal_quantiles, poisson_
 use super::writer::{Axis, Name, Writer};
 use crate::data::Schema;
 use crate::error::{Error, Result, Unsupported};
-use crate::likelihood::Family;
+use crate::likelihood::{Family, GraphForm, TargetKind};
 use crate::predict::{Link, normal_quantile};
 
 /// What is known of the raw outputs.
@@ -48,16 +48,18 @@ const RATES: usize = 400;
 
 /// Writes the outputs.
 pub(super) fn write(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
-    if !setting.family.likelihood().known().is_empty() {
-        return Err(super::refused("a likelihood whose rows have known noise or trials"));
-    }
-    match setting.family.likelihood().name() {
-        "gaussian" => gaussian(w, setting, outputs),
-        "heteroscedastic" => heteroscedastic(w, setting, outputs),
-        "poisson" => poisson(w, setting, outputs),
-        "bernoulli" | "categorical" => classes(w, setting, outputs),
-        other => {
-            Err(super::refused(&format!("the {other} likelihood, whose predictions are not written as a graph yet")))
+    let likelihood = setting.family.likelihood();
+    match likelihood.graph_form() {
+        Some(GraphForm::Normal) => normal(w, setting, outputs),
+        Some(GraphForm::NormalWithLogVariance) => normal_with_log_variance(w, setting, outputs),
+        Some(GraphForm::LogRate) => counts(w, setting, outputs),
+        Some(GraphForm::Logits) => classes(w, setting, outputs),
+        None => {
+            let (name, known) =
+                (likelihood.name(), if likelihood.known().is_empty() { "" } else { " with known noise or trials" });
+            Err(super::refused(&format!(
+                "the {name} likelihood{known}, whose predictions are not written as a graph yet"
+            )))
         }
     }
 }
@@ -137,7 +139,7 @@ fn zeros_like(w: &mut Writer, like: &Name) -> Name {
     w.expand_like(&zero, like)
 }
 
-fn gaussian(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
+fn normal(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
     let p = setting.n_outputs;
     let sigmas = setting.family.sigma().unwrap_or(&[1.0]);
     let noise: Vec<f64> = (0..p).map(|k| sigmas[if sigmas.len() == 1 { 0 } else { k }].powi(2)).collect();
@@ -164,7 +166,7 @@ fn gaussian(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Res
 }
 
 /// Outputs are means, then log variances.
-fn heteroscedastic(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
+fn normal_with_log_variance(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
     let n = setting.n_outputs / 2;
     let (first, second): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (n..2 * n).collect());
     match outputs {
@@ -224,7 +226,7 @@ fn noise_mixture(w: &mut Writer, [mean, log_variance]: [&Name; 2], [own, cross, 
     NormalMixture { means, deviations, weights: Some(weights), count }
 }
 
-fn poisson(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
+fn counts(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Result<Vec<Output>> {
     let (moments, mixture) = match outputs {
         Outputs::Network(raw) => {
             let rate = w.unary("Exp", raw);
@@ -257,7 +259,7 @@ fn poisson(w: &mut Writer, setting: &Setting<'_>, outputs: &Outputs<'_>) -> Resu
 }
 
 fn is_binary(setting: &Setting<'_>) -> bool {
-    setting.family.likelihood().name() == "bernoulli"
+    setting.family.likelihood().kind() == TargetKind::Answers
 }
 
 /// Probabilities of raw outputs along the last axis.

@@ -5,7 +5,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    Likelihood, Registered, TargetError, TargetKind, TargetSummary, check_values, write, write_diagonal,
+    GraphForm, Likelihood, Registered, TargetError, TargetKind, TargetSummary, check_values, write, write_diagonal,
     write_separable_isometry,
 };
 use crate::elementary::{exp, sigmoid, softplus, vectorized_sum};
@@ -158,6 +158,10 @@ impl Likelihood for Bernoulli {
 
     fn kind(&self) -> TargetKind {
         TargetKind::Answers
+    }
+
+    fn graph_form(&self) -> Option<GraphForm> {
+        Some(GraphForm::Logits)
     }
 
     fn mean_function(&self) -> &'static str {

@@ -9,7 +9,9 @@ use candle_nn::{loss, ops};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Likelihood, Registered, TargetError, TargetKind, TargetSummary, at_least_outputs, check_width, write};
+use super::{
+    GraphForm, Likelihood, Registered, TargetError, TargetKind, TargetSummary, at_least_outputs, check_width, write,
+};
 use crate::elementary::exp;
 
 /// One of C classes, whose probabilities are the softmax of the outputs; a target is the class's index.
@@ -256,6 +258,10 @@ impl Likelihood for Categorical {
 
     fn kind(&self) -> TargetKind {
         TargetKind::Label
+    }
+
+    fn graph_form(&self) -> Option<GraphForm> {
+        Some(GraphForm::Logits)
     }
 
     fn mean_function(&self) -> &'static str {

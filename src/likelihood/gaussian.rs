@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use super::distribution::normal_cdf;
 use super::measured::Measured;
 use super::{
-    Known, LatentPoint, Likelihood, Misfit, NoiseError, NormalMixture, PointMoments, Registered, TargetError,
-    at_least_outputs, check_values, write, write_diagonal, write_separable_isometry,
+    GraphForm, Known, LatentPoint, Likelihood, Misfit, NoiseError, NormalMixture, PointMoments, Registered,
+    TargetError, at_least_outputs, check_values, write, write_diagonal, write_separable_isometry,
 };
 use crate::elementary::vectorized_sum;
 use crate::error::{Error, Result as CrateResult};
@@ -92,6 +92,10 @@ impl Registered for Gaussian {
 impl Likelihood for Gaussian {
     fn name(&self) -> &'static str {
         "gaussian"
+    }
+
+    fn graph_form(&self) -> Option<GraphForm> {
+        Some(GraphForm::Normal)
     }
 
     /// One column of noise for each target; σ, which must be one for all, is added to it.

@@ -16,8 +16,8 @@ use rand_chacha::ChaCha8Rng;
 use super::distribution::normal_cdf;
 use super::gaussian::HALF_LOG_TWO_PI;
 use super::{
-    LatentPoint, Likelihood, Misfit, NormalMixture, PointMoments, Registered, TargetError, check_values, noisy,
-    write_diagonal,
+    GraphForm, LatentPoint, Likelihood, Misfit, NormalMixture, PointMoments, Registered, TargetError, check_values,
+    noisy, write_diagonal,
 };
 use crate::elementary::exp;
 use crate::error::Result as CrateResult;
@@ -186,6 +186,10 @@ impl Likelihood for Heteroscedastic {
         for ((y, mean), s) in target.iter_mut().zip(means).zip(log_variances) {
             *y = mean + exp(0.5 * s) * *y;
         }
+    }
+
+    fn graph_form(&self) -> Option<GraphForm> {
+        Some(GraphForm::NormalWithLogVariance)
     }
 
     fn outputs_for(&self, n_targets: usize) -> usize {

@@ -41,6 +41,19 @@ impl TargetKind {
     }
 }
 
+/// How predictions are written as a graph of operators, for a runtime that knows nothing of likelihoods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GraphForm {
+    /// Means of normal targets, with the noise levels of the likelihood.
+    Normal,
+    /// Means of normal targets, then their log variances.
+    NormalWithLogVariance,
+    /// Log rates of Poisson counts.
+    LogRate,
+    /// Logits of classes, or of answers.
+    Logits,
+}
+
 /// A way in which intervals are wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {

@@ -37,7 +37,7 @@ pub use check::{Disagreement, check_likelihood};
 pub(crate) use distribution::normal_quantile;
 pub use family::{Entry, Family, Registered};
 pub use from_density::{Density, FromDensity};
-pub use kind::{Dispersion, Misfit, TargetKind, TargetSummary};
+pub use kind::{Dispersion, GraphForm, Misfit, TargetKind, TargetSummary};
 pub use known::{Known, RowLikelihood};
 pub(crate) use known::{at_rows, to_the_power};
 pub(crate) use latent::{LEVEL_ROUNDING, log_sum_exp};
@@ -140,6 +140,11 @@ pub trait Likelihood: Any + Send + Sync + std::fmt::Debug {
     /// `sigmoid` or `softmax`.
     fn mean_function(&self) -> &'static str {
         "identity"
+    }
+
+    /// How its predictions are written as a graph, where they can be.
+    fn graph_form(&self) -> Option<GraphForm> {
+        None
     }
 
     /// Whether class probabilities follow from a Gaussian over the outputs by a choice of link; otherwise by quadrature.

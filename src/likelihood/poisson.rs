@@ -7,8 +7,8 @@ use rand_distr::Distribution;
 use super::distribution::poisson_cdf;
 use super::latent::{LatentPoint, PointMoments, log_sum_exp};
 use super::{
-    Likelihood, Misfit, Registered, TargetError, TargetKind, TargetSummary, check_values, write, write_diagonal,
-    write_separable_isometry,
+    GraphForm, Likelihood, Misfit, Registered, TargetError, TargetKind, TargetSummary, check_values, write,
+    write_diagonal, write_separable_isometry,
 };
 use crate::elementary::exp;
 use crate::error::Result as CrateResult;
@@ -182,6 +182,10 @@ impl Likelihood for Poisson {
 
     fn kind(&self) -> TargetKind {
         TargetKind::Count
+    }
+
+    fn graph_form(&self) -> Option<GraphForm> {
+        Some(GraphForm::LogRate)
     }
 
     fn mean_function(&self) -> &'static str {
