@@ -31,6 +31,8 @@ pub struct Target {
     temperature: f64,
     /// Observations, point by point.
     observations: Arc<[f64]>,
+    /// How often each point counts; empty where points have no weights.
+    weights: Arc<[f64]>,
     prior: Prior,
 }
 
@@ -52,7 +54,8 @@ impl Target {
         let prior = prior.for_groups(&map.groups())?;
         let (likelihood, observed) = family.of_rows(rows, map.n_outputs());
         let observations = observed.iter().copied().collect();
-        Ok(Self { map, likelihood, temperature: 1.0, observations, prior })
+        let weights = if family.has_weights() { family.weights(rows, map.n_outputs()) } else { Vec::new() };
+        Ok(Self { map, likelihood, temperature: 1.0, observations, weights: weights.into(), prior })
     }
 
     /// The same target with its likelihood to the power 1/T.
@@ -90,6 +93,11 @@ impl Target {
         self.map.n_params()
     }
 
+    /// How often each point counts; empty where points have no weights.
+    pub(crate) fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
     /// The observation at a point.
     pub fn observation(&self, n: usize) -> &[f64] {
         let width = self.observations.len() / self.map.n_points().max(1);
@@ -103,6 +111,7 @@ impl Target {
             likelihood: at_rows(&self.likelihood, points),
             temperature: self.temperature,
             observations: points.iter().flat_map(|point| self.observation(*point)).copied().collect(),
+            weights: points.iter().filter_map(|point| self.weights.get(*point)).copied().collect(),
             prior: self.prior.clone(),
         })
     }

@@ -9,6 +9,7 @@ use riemannian_laplace::Result;
 use riemannian_laplace::internals::data::KnownColumn;
 use riemannian_laplace::internals::evaluate::ClosedForms;
 use riemannian_laplace::internals::evidence::{ModeOptions, Noise, train_to_mode};
+use riemannian_laplace::internals::geodesic::{MetricOptions, sample_densities};
 use riemannian_laplace::internals::likelihood::Known;
 use riemannian_laplace::internals::predict::Link;
 use riemannian_laplace::prelude::*;
@@ -330,6 +331,39 @@ fn geodesics_of_weighted_rows_are_those_of_their_copies() -> Result<()> {
         for (a, b) in one.iter().zip(&other) {
             assert!((a - b).abs() < 1e-6, "{name}: {a} for {b}");
         }
+    }
+    Ok(())
+}
+
+/// So do those of networks with kinks, whose residuals count the rows, and densities of samples are of the rows' own coordinates.
+#[test]
+fn residuals_and_densities_of_samples_see_weights_as_copies() -> Result<()> {
+    let family = family("gaussian")?;
+    let (weighted, replicated) = weighted_and_replicated(&family)?;
+    // One structure for both, since draws are its own: there are fewer rows than copies.
+    let (prior_precision, structure) = (PriorValues::Shared(8.0), Structure::WeightSpace);
+    let options = FitOptions { prior_precision, structure, ..Default::default() };
+    let fitted = |data: &Dataset, activation: Activation| {
+        let network = Network::random(Architecture::new(&[2, 3, 1], activation)?, 3);
+        Laplace::fit(network, data.clone(), family.clone(), &options)
+    };
+    let sampler = SamplerOptions { range: 0..3, seed: 5, ..Default::default() };
+    let residuals = |data: &Dataset| -> Result<String> {
+        // Without rounding, whose width follows from the rows as they are in the data.
+        let how = MetricOptions { smoothing: Smoothing::None, ..Default::default() };
+        let laplace = fitted(data, Activation::Relu)?;
+        let samples = laplace.sample_riemannian_with(MetricName::Fisher, &how, &sampler, &())?;
+        Ok(format!("{:.6?}", samples.residuals))
+    };
+    assert_eq!(residuals(&weighted)?, residuals(&replicated)?);
+    for metric in [MetricName::Fisher, MetricName::EmpiricalFisher] {
+        let (one, other) = (fitted(&weighted, Activation::Tanh)?, fitted(&replicated, Activation::Tanh)?);
+        let densities = |laplace: &Laplace| sample_densities(laplace, metric, 0..3, 5, &());
+        let (a, b) = (densities(&one)?.log_weight, densities(&other)?.log_weight);
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-6 * (1.0 + b.abs())), "{metric:?}: {a:?} for {b:?}");
+        let ends = |laplace: &Laplace| laplace.sample_riemannian(metric, &sampler, &());
+        let (a, b) = (ends(&one)?.theta, ends(&other)?.theta);
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-5), "{metric:?}: {a} for {b}");
     }
     Ok(())
 }

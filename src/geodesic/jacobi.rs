@@ -16,7 +16,7 @@ use faer::{Accum, Mat, MatMut, MatRef};
 
 use crate::error::{Error, Result, Unsupported, check_size};
 use crate::laplace::second_derivatives;
-use crate::likelihood::Likelihood;
+use crate::likelihood::{Likelihood, likelihood_of};
 use crate::linalg::{Cholesky, mirror_lower, multiply, multiply_by_own_transpose};
 use crate::map::{Evaluator, Jet, Map, identity_seeds};
 use crate::memory::{self, Reservation};
@@ -222,7 +222,7 @@ impl Evaluation {
             (0..p).for_each(|j| outputs[j] = self.jet.outputs[j * n + point]);
             let slope = &mut slopes[point * p * p..][..p * p];
             let bend = &mut bends[point * p * p * p..][..p * p * p];
-            likelihood.isometry(&outputs, slope, bend);
+            likelihood_of(likelihood, point).isometry(&outputs, slope, bend);
             for k in 0..p {
                 for j in 0..p {
                     let along: f64 = (0..p).map(|i| bend[(k * p + i) * p + j] * self.jet.first[i * n + point]).sum();

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::samples::{Outcome, Samples};
 use crate::error::{Error, Result};
 use crate::laplace::Laplace;
-use crate::likelihood::PointEvaluator;
+use crate::likelihood::{PointEvaluator, likelihood_of};
 use crate::map::{Evaluator, Jet};
 use crate::random::{Purpose, stream};
 
@@ -52,11 +52,17 @@ impl Residuals {
     pub(super) fn of(laplace: &Laplace, samples: &Samples) -> Result<Option<Self>> {
         let data = laplace.data().ok_or(Error::NoTrainingData { what: "residuals of samples" })?;
         let Some(seed) = samples.seed else { return Ok(None) };
-        let likelihood = laplace.family().likelihood();
-        let largest = data.targets().rows().into_iter().map(|target| likelihood.largest_log_density(&target.to_vec()));
+        let family = laplace.family();
+        let (likelihood, observed) = family.of_rows(data.targets().view(), laplace.model().n_outputs());
+        let largest = observed
+            .rows()
+            .into_iter()
+            .enumerate()
+            .map(|(n, target)| likelihood_of(&*likelihood, n).largest_log_density(&target.to_vec()));
         let Some(largest) = largest.sum::<Option<f64>>() else { return Ok(None) };
         let map = laplace.model().bind(data.inputs().view())?;
-        let observations: Vec<f64> = data.targets().iter().copied().collect();
+        let observations: Vec<f64> = observed.iter().copied().collect();
+        let weights: f64 = family.weights(data.targets().view(), laplace.model().n_outputs()).iter().sum();
         let (base, n, p) = (laplace.parameters(), map.n_points(), map.n_outputs());
         let reached: Vec<usize> = (0..samples.len()).filter(|&row| samples.outcome[row] == Outcome::Reached).collect();
         let deviances: Vec<(f64, f64)> = reached
@@ -65,7 +71,7 @@ impl Residuals {
                 || (Evaluator::new(&map, 1), PointEvaluator::new(n, p), Jet::new(n, p)),
                 |(evaluator, points, jet), &row| {
                     let mut deviance =
-                        |outputs: &[f64]| 2.0 * (largest - points.log_density(likelihood, &observations, outputs));
+                        |outputs: &[f64]| 2.0 * (largest - points.log_density(&*likelihood, &observations, outputs));
                     evaluator.outputs(&samples.theta.row(row).to_vec(), &mut jet.outputs);
                     let sampled = deviance(&jet.outputs);
                     let mut velocity = vec![0.0; base.len()];
@@ -80,7 +86,7 @@ impl Residuals {
         if deviances.is_empty() {
             return Ok(None);
         }
-        let count = (deviances.len() * observations.len()) as f64;
+        let count = deviances.len() as f64 * weights * observed.ncols() as f64;
         let root_mean = |sum: f64| (sum / count).sqrt();
         Ok(Some(Self {
             sampled: root_mean(deviances.iter().map(|deviance| deviance.0).sum()),

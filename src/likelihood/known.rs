@@ -218,6 +218,12 @@ pub(crate) fn at_rows(likelihood: &Arc<dyn Likelihood>, rows: &[usize]) -> Arc<d
     }
 }
 
+/// A likelihood to a power of its own at each row.
+pub(crate) fn to_powers(likelihood: &Arc<dyn Likelihood>, powers: impl Iterator<Item = f64>) -> Arc<dyn Likelihood> {
+    let scaled = |power: f64| Arc::new(Scaled::new(likelihood.clone(), power)) as Arc<dyn Likelihood>;
+    Arc::new(PerRow { base: likelihood.clone(), rows: powers.map(scaled).collect() })
+}
+
 /// A likelihood to a power: that of each row, where they differ.
 pub(crate) fn to_the_power(likelihood: &Arc<dyn Likelihood>, power: f64) -> Arc<dyn Likelihood> {
     let any: &dyn std::any::Any = &**likelihood;

@@ -39,7 +39,7 @@ pub use family::{Entry, Family, Registered};
 pub use from_density::{Density, FromDensity};
 pub use kind::{Dispersion, GraphForm, Misfit, TargetKind, TargetSummary};
 pub use known::{Known, RowLikelihood};
-pub(crate) use known::{at_rows, to_the_power};
+pub(crate) use known::{at_rows, to_powers, to_the_power};
 pub(crate) use latent::{LEVEL_ROUNDING, log_sum_exp};
 pub use latent::{LatentPoint, Marginal, OutputMixture, PointMoments, gauss_hermite};
 pub use normals::{Normal, NormalMixture};

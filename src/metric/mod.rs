@@ -32,7 +32,7 @@ pub use subsampled::{Batch, Subsampled};
 use std::sync::Arc;
 
 use crate::laplace::Precision;
-use crate::likelihood::{Likelihood, Scaled, unit_noise};
+use crate::likelihood::{Likelihood, Scaled, to_powers, unit_noise};
 use crate::map::{Evaluate, Jet, Map, Rows, Scratch};
 use crate::prior::PriorPrecision;
 use crate::target::Target;
@@ -168,7 +168,13 @@ pub fn empirical_fisher(target: &Target) -> Pullback {
 fn scores_of(target: &Target, scale: f64) -> Pullback {
     let (prior, scale) = (target.prior().precision().clone(), scale * target.temperature());
     let unit: Arc<dyn Likelihood> = unit_noise();
-    let likelihood = if scale == 1.0 { unit } else { Arc::new(Scaled::new(unit, scale)) };
+    // The score of a point of weight w is w times that of each of its w copies, whose squares are to be summed.
+    let weights = target.weights().iter().map(|weight| if *weight > 0.0 { scale / weight } else { 0.0 });
+    let likelihood: Arc<dyn Likelihood> = match (target.weights(), scale) {
+        ([], 1.0) => unit,
+        ([], _) => Arc::new(Scaled::new(unit, scale)),
+        _ => to_powers(&unit, weights),
+    };
     Pullback::fitting(Arc::new(LogLikelihoods::new(target)), likelihood, prior).judged_at(target)
 }
 
